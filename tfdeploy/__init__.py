@@ -52,8 +52,7 @@ if TYPE_CHECKING:
         TransferFailed,
         Unreachable,
     )
-    from tfdeploy.experiments.comparing.compare import compare
-    from tfdeploy.experiments.comparing.comparison import Comparison
+    from tfdeploy.experiments.compare import Comparison, compare
     from tfdeploy.shared.records import TaskReport
 
 _PUBLIC = {
@@ -78,8 +77,7 @@ _PUBLIC = {
         *("LeaseConflict", "NotTrusted", "PlanError", "RunError", "TaskError", "TaskFailed"),
         *("TaskNotReady", "TfdeployError", "TransferFailed", "Unreachable"),
     ),
-    "experiments.comparing.compare": ("compare",),
-    "experiments.comparing.comparison": ("Comparison",),
+    "experiments.compare": ("Comparison", "compare"),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = [

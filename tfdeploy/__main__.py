@@ -12,13 +12,8 @@ NEW_OBJECTS = 50_000
 def main() -> None:
     """Run the command line, with a garbage collector for a process that exits soon."""
     gc.set_threshold(NEW_OBJECTS)
-    try:
-        from tfdeploy import cli
-    except EOFError:  # Typer's own module may be cut off
-        from tfdeploy.environments.installation import exit_if_modules_are_cut_off
+    from tfdeploy import cli
 
-        exit_if_modules_are_cut_off()
-        raise
     try:
         cli.main()
     finally:

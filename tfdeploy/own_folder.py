@@ -219,17 +219,6 @@ class OwnFolder:
         with self._above(name) as (folder, last):
             os.utime(last, ns=(mtime_ns, mtime_ns), dir_fd=folder, follow_symlinks=False)
 
-    def share(self, name: str, to: OwnFolder) -> None:
-        """Give a regular file the same name in another folder, too, if the disk can."""
-        if not self.stat(name) or to.stat(name):
-            return
-        with (
-            self._above(name) as (own, last),
-            to._above(name, make=True) as (other, _),
-            suppress(OSError),
-        ):
-            os.link(last, last, src_dir_fd=own, dst_dir_fd=other, follow_symlinks=False)
-
     def give(self, name: str, to: OwnFolder) -> None:
         """Give a regular file the same name in another folder, too, in place of what has it; copy
         the file if the disk can't."""

@@ -23,18 +23,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.cluster import Task
 from tfdeploy.config import FOLDER_HINT, toml_text
 from tfdeploy.config.models import Inventory
-from tfdeploy.errors import InventoryError, RunError
+from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.own_folder import OwnFolder, is_own, read_file
 from tfdeploy.planning import placing
-from tfdeploy.planning.fields import RunNames
 from tfdeploy.planning.plan import Placement, Plan
+from tfdeploy.planning.roles import RunNames
 from tfdeploy.trust import signature, store
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ TIME = "%Y%m%d-%H%M%S"
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 BOTH = ".record.json"
 PLAN = "plan"
-PLAN_FORMAT = "1"  # part of the signature: a plan with another meaning is not read
+PLAN_FORMAT = "2"  # part of the signature: a plan with another meaning is not read
 MAX_RECORD_BYTES = 16 << 20
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
     "auto_ports": [], "launched": "", "data": {}, "environments": {}, "sweep": False,
-    "starts": 0, "name": "", "words": [], "left_out": [],
+    "starts": 0, "name": "", "words": [], "left_out": [], "source": {},
 }  # fmt: skip
 
 
@@ -61,7 +62,7 @@ class Run:
     """One Plan on one Release."""
 
     __repr__ = short_repr
-    KEYS = ("id", "name", "words", "release", "data", "network", "folder", "tasks")
+    KEYS = ("id", "name", "words", "release", "data", "source", "network", "folder", "tasks")
     NAMES: ClassVar = {"id": "run"}
 
     id: str
@@ -92,6 +93,9 @@ class Run:
     """The words that the command line added to the command."""
     left_out: tuple[str, ...] = ()
     """The hosts without which it was resumed; tasks of an earlier start may still run there."""
+    source: Mapping[str, str] = field(default_factory=dict)
+    """What git says about its source: `commit`, `branch`, and `diff`, what was not committed; {} if
+    git says nothing."""
 
     @property
     def network(self) -> str:
@@ -178,6 +182,7 @@ def to_record(run: Run) -> RecordText:
         "name": run.name,
         "words": list(run.words),
         "left_out": list(run.left_out),
+        "source": dict(run.source),
     }
     return RecordText(json.dumps(values, indent=1) + "\n", toml_text.write(run.inventory.to_toml()))
 
@@ -278,7 +283,7 @@ def _to_signed_plan(run: Run, record: RecordText) -> str:
         "inventory": run.inventory.to_record(),
         "heartbeat_port": run.plan.heartbeat_port,
         "placements": [
-            (p.task.job, p.task.index, p.host, p.address, p.port, p.gpus)
+            (p.task.job, p.task.index, p.host, p.address, p.port, p.gpus, p.gpu_choice)
             for p in run.plan.placements
         ],
     }
@@ -297,8 +302,8 @@ def _read_plan(record: RecordText, folder: Path, hosts_file: Path) -> tuple[Inve
         if signature.is_signed(signed, *_signed_texts(folder, record, text)):
             values = json.loads(text)
             placements = tuple(
-                Placement(Task(job, index), host, address, port, tuple(gpus))
-                for job, index, host, address, port, gpus in values["placements"]
+                Placement(Task(job, index), host, address, port, tuple(gpus), tuple(choice))
+                for job, index, host, address, port, gpus, choice in values["placements"]
             )
             inventory = Inventory.from_record(values["inventory"], hosts_file.absolute())
             return inventory, Plan(placements, values["heartbeat_port"])
@@ -348,6 +353,7 @@ def _make_run(values: dict[str, Any], folder: Path, inventory: Inventory, plan: 
         name=values["name"],
         words=tuple(values["words"]),
         left_out=tuple(values["left_out"]),
+        source=values["source"],
     )
 
 
@@ -374,14 +380,9 @@ def ids_by_name(base: Path, pattern: str) -> list[str]:
     return [id_ for id_, v in found if v["name"] and fnmatchcase(v["name"], pattern)]
 
 
-def namesakes(run: Run) -> list[Run]:
-    """Return the other runs on the controller with the run's name, the newest first, without those
-    whose record is broken."""
-    base, found = run.folder.parent, []
-    for run_id in ids_by_name(base, run.name) if run.name else ():
-        with suppress(RunError, InventoryError, OSError):
-            found += [read_folder(base / run_id)] if run_id != run.id else []
-    return found
+def hosts_files(base: Path) -> set[str]:
+    """Return the names of the hosts files of the newest runs in `base`, the folder runs/."""
+    return {str(values["hosts_file"]) for _, values in islice(_records(base), 20)}
 
 
 def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -410,6 +411,7 @@ def parse_run_json(text: str, folder: Path) -> dict[str, Any]:
         parsed["words"] = [str(word) for word in parsed["words"]]
         parsed["left_out"] = [str(host) for host in parsed["left_out"]]
         parsed["name"] = parsed["name"] and _plain_name(parsed["name"])
+        parsed["source"] = {str(key): str(text) for key, text in dict(parsed["source"]).items()}
         for key in ("data", "environments"):
             parsed[key] = {str(name): _plain_name(id_) for name, id_ in dict(parsed[key]).items()}
         parsed["starts"], parsed["launched"] = int(parsed["starts"]), str(parsed["launched"])

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from make_pictures import svg
-from make_pictures.files import COMPARE, PLAN, REPORT, RUNS, SESSION, STATUS, WATCH
+from make_pictures.files import PLAN, REPORT, SESSION, STATUS, WATCH
 from make_pictures.site import ROOT, training_site
 from make_pictures.terminal import Frame, Terminal
 from PIL import Image
 from support.browser import Chromium
 
-from tfdeploy.live import sparkline
+from tfdeploy.live import summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 PICTURES = ROOT / "docs" / "pictures"
 STEPS = 500
 LONG = "--name base -- --learning_rate 0.0002 --steps 6000"
-REPEATS = {"slow": "0.0003", "fast": "0.001"}  # learning rates of the runs that are compared
 COLUMNS = 120
 LOSSES = 12  # in the small line of the live view
-PAGE_WIDTH, COLOURS = 1200, 256  # of a PNG
+PAGE_WIDTH, PAGE_HEIGHT, COLOURS = 1200, 1500, 256  # of a PNG
 
 
 def main() -> None:
@@ -46,7 +45,7 @@ def main() -> None:
     ):
         try:
             make_terminal_pictures(folder)
-            finish_runs(folder)
+            finish_run(folder)
             make_pages(folder, Path(scratch) / "browser")
         except BaseException:
             subprocess.run(["tfdeploy", "stop"], cwd=folder, check=False)
@@ -88,7 +87,7 @@ def watch(folder: Path) -> None:
     terminal, seen = Terminal(COLUMNS, 26, folder), list[Frame]()
 
     def is_telling(text: str) -> bool:
-        if sum(text.count(bar) for bar in sparkline.BLOCKS) >= LOSSES:
+        if sum(text.count(bar) for bar in summary.BLOCKS) >= LOSSES:
             seen.append(terminal.frames[-1])
         return bool(seen)
 
@@ -118,15 +117,9 @@ def status(folder: Path) -> list[dict[str, Any]]:
     return json.loads(tfdeploy(folder, "status", "--json"))["tasks"]
 
 
-def finish_runs(folder: Path) -> None:
-    """Follow the long run to its end, then do the runs that are compared."""
+def finish_run(folder: Path) -> None:
+    """Follow the long run to its end."""
     tfdeploy(folder, "attach")
-    for number in (1, 2, 3):
-        for name, rate in REPEATS.items():
-            tfdeploy(folder, "run", "--name", f"{name}-{number}", "--", "--learning_rate", rate)
-    file = str(PICTURES / COMPARE[0])
-    tfdeploy(folder, "compare", "slow=slow-*", "fast=fast-*", "--picture", file)
-    say(COMPARE[0])
 
 
 def tfdeploy(folder: Path, *words: str) -> str:
@@ -139,14 +132,13 @@ def tfdeploy(folder: Path, *words: str) -> str:
 
 
 def make_pages(folder: Path, profile: Path) -> None:
-    tfdeploy(folder, "runs", "--html")
     tfdeploy(folder, "report", "base", "-o", "base.html")
     with Chromium(profile) as browser:
-        for picture, file, height in ((REPORT, "base.html", 1500), (RUNS, "runs/index.html", 600)):
-            browser.open((folder / file).as_uri(), width=PAGE_WIDTH, scheme="light")
-            browser.screenshot(PICTURES / picture[0])
-            shrink(PICTURES / picture[0], height)
-            say(picture[0])
+        picture = PICTURES / REPORT[0]
+        browser.open((folder / "base.html").as_uri(), width=PAGE_WIDTH, scheme="light")
+        browser.screenshot(picture)
+        shrink(picture, PAGE_HEIGHT)
+        say(REPORT[0])
 
 
 def shrink(file: Path, height: int) -> None:

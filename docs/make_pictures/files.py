@@ -22,17 +22,7 @@ STATUS = (
 )
 REPORT = (
     "report.png",
-    "The page of a report: the result, the plan as a picture of three hosts, a timeline with a "
+    "The page of a report: the result, the tasks on three hosts, a timeline with a "
     "restart of worker:1, and its changes of states.",
 )
-RUNS = (
-    "runs.png",
-    "The page of runs --html: a row for each run with its words, result, losses, a small line, "
-    "step, start, duration and hosts.",
-)
-COMPARE = (
-    "compare.svg",
-    "A plot of tfdeploy compare: the loss of two groups of three runs over steps and over time, "
-    "each a median with a band.",
-)
-ALL = (SESSION, WATCH, PLAN, STATUS, REPORT, RUNS, COMPARE)
+ALL = (SESSION, WATCH, PLAN, STATUS, REPORT)

@@ -93,5 +93,5 @@ Simulated: {workers} workers, a window of {window}, {seeds} seeds for each rate.
 
 ## How many ps for how many workers?
 
-That depends on your net, script and network: `tfdeploy sweep` measures it on your hosts, see [Measuring](measuring.md). For your own runs, `tfdeploy compare RUN RUN…` draws losses against step and time.
+That depends on your net, script and network: `tfdeploy sweep` measures it on your hosts, see [Measuring](measuring.md). For your own runs, `tfdeploy report RUN RUN…` draws losses over time.
 """

@@ -15,8 +15,8 @@ from unittest import mock
 
 from support.builders import make_heartbeat_settings, make_launch
 
-from tfdeploy.agent.machine.guard import peers
-from tfdeploy.agent.machine.guard.peers import PeerList
+from tfdeploy.agent.machine import peers
+from tfdeploy.agent.machine.peers import PeerList
 from tfdeploy.agent.supervision import membership, signing
 from tfdeploy.shared import records
 from tfdeploy.shared.records import TaskState

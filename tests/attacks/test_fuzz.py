@@ -28,12 +28,11 @@ from tfdeploy.config import toml_text
 from tfdeploy.documents import Failure, to_json
 from tfdeploy.environments import requirements
 from tfdeploy.errors import PlanError, TfdeployError
-from tfdeploy.experiments import scalars
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.agent_session import AgentExited, Query, Session
-from tfdeploy.hosts.subscriptions import Subscription
+from tfdeploy.hosts.following import Subscription
 from tfdeploy.release import gitignore
-from tfdeploy.shared import state_file
+from tfdeploy.shared import event_scalars, state_file
 from tfdeploy.shared.protocol.record import field_types
 from tfdeploy.shared.protocol.reports import Follow
 from tfdeploy.transport import CompletedCommand
@@ -266,7 +265,7 @@ STATE_FILES = [
 
 
 def read_event_file(data: bytes) -> None:
-    list(scalars._read_scalars(data))
+    list(event_scalars.read_scalars(data))
     for event in progress.events(data):
         progress._step(event)
     progress._highest_step(data)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from support.builders import make_heartbeat_settings, make_launch
 from support.ports import ADDRESS, free_port
 
-from tfdeploy.agent.machine.guard.peers import PeerList
+from tfdeploy.agent.machine.peers import PeerList
 from tfdeploy.agent.supervision import heartbeat, membership, watch
 from tfdeploy.shared.records import READY, TaskState
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.agent.supervision import signing
-from tfdeploy.commands.following.launching import StartRequests
 from tfdeploy.config import inventory as inventories
 from tfdeploy.hosts.agent_session import Query, query
-from tfdeploy.planning import launch, placing, roles
+from tfdeploy.planning import launch, placing
 from tfdeploy.shared.protocol.reports import Status
-from tfdeploy.shared.protocol.runs import RunRecord, Stop
+from tfdeploy.shared.protocol.runs import RunRecord, Start, Stop
 
 if TYPE_CHECKING:
     from tfdeploy.shared.protocol.reports import RunEvent
@@ -96,11 +95,10 @@ def start_request(run: runs.Run) -> tuple[Query[RunEvent], float]:
 
     text = runs.to_record(run)
     record = RunRecord(1, text.run_json, text.hosts_toml)
-    texts = roles.shared_texts(run.inventory.training, run.plan)
-    requests = StartRequests(record, texts, launches_on(run.plan.hosts[0])[0])
     some = run.plan.hosts[-10:]
     before = time.process_time()
-    encoded = [requests.query(launches_on(host)) for host in some]
+    encoded = [query(Start([*launches_on(host)], record)) for host in some]
+    _ = [each.compressed for each in encoded]
     return encoded[-1], (time.process_time() - before) / len(some) * 1000
 
 

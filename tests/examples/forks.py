@@ -22,7 +22,7 @@ from tfdeploy.agent.supervision import spawn
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config.overrides import override
 from tfdeploy.planning import launch, placing
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 
 if TYPE_CHECKING:
     from support.warm import Script

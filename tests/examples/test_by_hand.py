@@ -12,7 +12,7 @@ import pytest
 
 from tfdeploy.config import inventory
 from tfdeploy.planning import launch, placing
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SECTION = re.compile(r"^The same by hand, .*:\n\n((?:    .*\n)+)", re.M)

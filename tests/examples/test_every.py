@@ -10,7 +10,7 @@ import pytest
 from tfdeploy.commands import plan as steps
 from tfdeploy.config import inventory
 from tfdeploy.planning import checks, launch, placing
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 from tfdeploy.trust import sensitive_values
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

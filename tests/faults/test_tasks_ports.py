@@ -6,10 +6,11 @@ import getpass
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from support.nvidia_smi import StubNvidiaSmi
 from support.ports import free_ports
 from support.training import STUB
 from support.waiting import until
@@ -25,7 +26,6 @@ import socket, sys, time
 listener = socket.create_server(("", int(sys.argv[1])))
 time.sleep(3000)
 """
-GPU = "GPU 0: Pretended (UUID: GPU-{}-{})"
 
 
 @contextmanager
@@ -115,18 +115,46 @@ def test_runs_with_automatic_ports_run_side_by_side_and_end_independently(traini
     assert {task["health"] for task in runs[1].status().values()} == {"READY"}
 
 
-def test_a_gpu_is_leased_to_one_run_until_its_end(training, tmp_path, monkeypatch):
-    smi = tmp_path / "bin" / "nvidia-smi"
-    smi.parent.mkdir()
-    smi.write_text(f"#!/bin/sh\necho '{GPU.format(os.getpid(), tmp_path.name)}'\n")
-    smi.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{smi.parent}:{os.environ['PATH']}")
+@pytest.fixture
+def nvidia_smi(tmp_path, monkeypatch):
+    """A function that gives this machine a number of GPUs."""
+
+    def provide(count):
+        stub = StubNvidiaSmi(tmp_path / "bin", count)
+        monkeypatch.setenv("PATH", f"{stub.folder}:{os.environ['PATH']}")
+        return stub
+
+    return provide
+
+
+def test_a_gpu_is_leased_to_one_run_until_its_end(training, nvidia_smi):
+    nvidia_smi(1)
     host = {"gpus": 1, "ports": "auto"}
     one, other = (training(STUB, "--hold", tasks={"workers": 1}, host=host) for _ in range(2))
     one.start()
     other.ok("push")
     message = refused_start(other)
-    assert f"is taken by worker:0 of run {one.runs[0]} of {one.name}" in message
-    assert "GPU GPU-" in message
+    assert f"GPU 0 is taken by worker:0 of run {one.runs[0]} of {one.name}" in message
     one.ok("stop")
     other.ok("start")
+
+
+def test_runs_that_start_at_the_same_moment_get_different_gpus(training, nvidia_smi):
+    nvidia_smi(4).use(2, os.getpid())  # as a stranger's process
+    host = {"gpus": 4, "ports": "auto"}
+    rivals = [training(STUB, "--hold", tasks={"workers": 1}, host=host) for _ in range(3)]
+    for run in rivals:
+        run.ok("push")
+    with ExitStack() as stack:
+        starts = [stack.enter_context(run.start_command("start")) for run in rivals]
+        assert [each.process.wait() for each in starts] == [0, 0, 0], [s.output for s in starts]
+    shown = [run.status()["worker:0"]["gpus"] for run in rivals]
+    assert sorted(shown) == [[0], [1], [3]]
+    late = training(STUB, "--hold", tasks={"workers": 1}, host=host)
+    assert "one of 0-3, chosen at the start" in late.ok("plan")
+    late.ok("push")
+    message = refused_start(late)
+    assert "1 of GPUs 0, 1, 2, 3 is needed, none is free: GPU 0 is taken by worker:0 of" in message
+    rivals[0].ok("stop")
+    late.ok("start")
+    assert late.status()["worker:0"]["gpus"] == shown[0]

@@ -25,7 +25,7 @@ NEEDED = {
     "reports.status": set(),
     "runs.stop": set(),
     "runs.start": {"subprocess"},
-    "supervision.supervisor": {"ctypes", "hashlib", "subprocess"},
+    "runs.supervise": {"ctypes", "hashlib", "subprocess"},
 }
 # Modules for other verbs.
 NOT_NEEDED = {
@@ -34,7 +34,7 @@ NOT_NEEDED = {
         "agent.outputs.checkpoints",
         "agent.outputs.event_files",
         "agent.outputs.listing",
-        "agent.reports.logs.tail",
+        "agent.reports.tail",
         "agent.reports.progress",
         "agent.supervision.supervisor",
     },
@@ -54,7 +54,7 @@ NOT_NEEDED = {
         "agent.reports.progress",
         "agent.runs.start",
         "agent.reports.status",
-        "agent.reports.logs.tail",
+        "agent.reports.tail",
     },
     "runs.start": {
         "agent.outputs.checkpoints",
@@ -65,14 +65,14 @@ NOT_NEEDED = {
         "agent.runs.stop",
         "agent.supervision.supervisor",
     },
-    "supervision.supervisor": {
+    "runs.supervise": {
         "agent.machine.logind",
         "agent.machine.ports",
         "agent.reports.progress",
         "agent.runs.start",
         "agent.reports.status",
         "agent.runs.stop",
-        "agent.reports.logs.tail",
+        "agent.reports.tail",
     },
 }
 

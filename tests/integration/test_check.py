@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from support.nvidia_smi import StubNvidiaSmi
 from support.ports import free_ports
 from support.waiting import until
 
@@ -21,12 +22,6 @@ __version__ = "{}"
 shown = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
 class config:
     list_physical_devices = staticmethod(lambda kind: [kind for each in shown if int(each) in {}])
-"""
-NVIDIA_SMI = """#!/bin/sh
-case $1 in
--L) for n in 0 1; do echo "GPU $n: Tesla X (UUID: GPU-{name}-$n)"; done ;;
---query-compute-apps=*) echo "GPU-{name}-1, {pid}, 3000 MiB" ;;
-esac
 """
 
 
@@ -47,13 +42,10 @@ def make_project(world, tmp_path):
 
 @pytest.fixture
 def gpus(tmp_path, monkeypatch):
-    """Two GPUs on this machine; this process uses the second one."""
-    name = f"{os.getpid()}-{tmp_path.name}"
-    program = tmp_path / "smi/nvidia-smi"
-    program.parent.mkdir()
-    program.write_text(NVIDIA_SMI.format(name=name, pid=os.getpid()))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    """Two GPUs on this machine."""
+    stub = StubNvidiaSmi(tmp_path / "smi", 2)
+    monkeypatch.setenv("PATH", f"{stub.folder}:{os.environ['PATH']}")
+    return stub
 
 
 def check(project, exit_code=0):
@@ -308,14 +300,23 @@ def test_versions_that_differ_are_noted(by_ssh, tmp_path):
     assert note.startswith("two: it has TensorFlow 2.20.0; 2.21.0 is on one, three\n")
 
 
-def test_gpus_are_listed_and_their_use_is_noted(local, gpus, tmp_path):
+def test_gpus_are_listed(local, gpus, tmp_path):
     project = local.project(hosts=_hosts_that_see([0, 1], local, tmp_path, gpus=2))
     document = check(project)
-    assert document["hosts"]["here"]["gpus"] == ["Tesla X", "Tesla X"]
-    [note] = document["notes"]
-    assert note.startswith(f"here: GPU 1 is used by pid {os.getpid()} (")
-    assert note.endswith(", 3000 MiB")
-    assert "0,1 Tesla X" in project.ok("check")
+    assert document["hosts"]["here"]["gpus"] == ["NVIDIA H100 80GB HBM3"] * 2
+    assert document["notes"] == []
+    assert "0,1 NVIDIA H100" in project.ok("check")
+
+
+def test_a_gpu_that_a_foreign_process_uses_is_an_error_unless_it_is_shared(local, gpus, tmp_path):
+    gpus.use(1, os.getpid(), mib=3000)
+    hosts = _hosts_that_see([0, 1], local, tmp_path, gpus=2)
+    [error] = check(local.project(hosts=hosts), 1)["errors"]
+    assert error.startswith(f"here: GPU 1 is taken by pid {os.getpid()} (")
+    assert "2.9 of its 79.6 GiB are in use" in error
+    assert "gpus_shared = true" in error
+    hosts["here"]["gpus_shared"] = True
+    assert check(local.project(hosts=hosts))["errors"] == []
 
 
 @pytest.mark.parametrize(
@@ -323,6 +324,7 @@ def test_gpus_are_listed_and_their_use_is_noted(local, gpus, tmp_path):
     [
         (2, [], "here: TensorFlow 2.21.0 sees 0 of its 2 GPUs"),
         ([0, 2], [0, 2], "here: hosts.toml lists GPU 2, but nvidia-smi lists 2 GPUs"),
+        ([0, 2, 4], [0], "here: hosts.toml lists GPUs 2,4, but nvidia-smi lists 1 GPU"),
     ],
 )
 def test_gpus_that_tasks_could_not_use_are_an_error(
@@ -392,3 +394,35 @@ def test_a_missing_key_of_ssh_config_is_noted_once(by_ssh, tmp_path):
     by_ssh.ssh_config.write_text(f"{config}\nHost *\n  IdentityFile {tmp_path}/absent\n")
     notes = check(by_ssh.project(), 1)["notes"]
     assert notes == [f"{tmp_path}/absent, an IdentityFile of ssh_config, does not exist"]
+
+
+def test_links_between_the_hosts_of_tasks_are_measured(by_ssh):
+    project = by_ssh.project(training={"imports": []})
+    document = json.loads(project.ok("check", "--network", "--yes", "--json"))
+    there, back = document["links"]
+    assert {there["source"]["host"], back["source"]["host"]} == {*project.hosts}
+    assert there["source"] == back["target"]
+    assert min(there["bits_s"], back["bits_s"], there["round_trip_s"]) > 0
+    assert (there["error"], there["source"]["interface"]) == (None, None)
+    table = project.ok("check", "--network", "--yes").splitlines()
+    assert any(re.match(r"FROM +TO +SPEED +ROUND TRIP +INTERFACES", line) for line in table)
+
+
+def test_the_network_is_not_measured_beside_a_live_run_without_being_asked(by_ssh):
+    project = by_ssh.started("--hold", training={"imports": []})
+    done = project.tf("check", "--network")
+    assert done.returncode == 1
+    assert "it runs " in done.stderr
+    assert "--yes measures beside them" in done.stderr
+    assert json.loads(project.tf("check", "--network", "--yes", "--json").stdout)["links"]
+    assert set(project.status()) == {"ps:0", "worker:0", "worker:1"}
+
+
+def test_a_gpu_with_memory_errors_is_noted(local, gpus, tmp_path):
+    errors = "<dram_uncorrectable>3</dram_uncorrectable>"
+    ecc = f"<ecc_errors><volatile>{errors}</volatile></ecc_errors>"
+    gpu = f'<gpu id="00000000:3B:00.0"><product_name>NVIDIA H100</product_name>{ecc}</gpu>'
+    gpus.describe(f"<nvidia_smi_log>{gpu}</nvidia_smi_log>")
+    document = check(local.project(hosts=_hosts_that_see([0, 1], local, tmp_path, gpus=2)))
+    sentence = "3 uncorrectable memory errors since it was reset"
+    assert f"here: GPU 0 (NVIDIA H100): {sentence}" in document["notes"]

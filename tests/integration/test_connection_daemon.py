@@ -29,7 +29,7 @@ from tfdeploy.transport.daemon import client, ipc, locate
 from tfdeploy.transport.daemon.client import DaemonTransport
 from tfdeploy.transport.ssh import connection
 from tfdeploy.transport.ssh.channels import SshStream
-from tfdeploy.transport.ssh.route import resolve_route
+from tfdeploy.transport.ssh.config import resolve_route
 from tfdeploy.transport.ssh.transport import SshTransport
 
 if TYPE_CHECKING:

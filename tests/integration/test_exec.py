@@ -1,4 +1,4 @@
-"""`exec`, `ssh` and `forward`: a user's commands where a task runs, with OpenSSH underneath."""
+"""`exec` and `ssh`: a user's commands where a task runs, with OpenSSH underneath."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import pty
 import select
 import signal
-import socket
 import sys
 from pathlib import Path
 
@@ -116,8 +115,6 @@ def test_tasks_are_selected_by_host_and_by_name(held):
         (["exec", "--on", "gone", "--", "ls"], 'there is no host "gone"'),
         (["ssh", "worker"], "worker: found 2 tasks; expected one"),
         (["ssh", "worker:0", "--run", "none"], 'there is no run "none"'),
-        (["forward", "worker:0", "http"], 'found "http"; expected PORT or PORT:LOCALPORT'),
-        (["forward", "worker:0", "80:0"], "each from 1 to 65535"),
     ],
 )
 def test_a_mistyped_command_is_refused_and_runs_nothing(held, words, message):
@@ -224,43 +221,3 @@ def test_ctrl_c_is_for_the_command_on_a_terminal(held):
     terminal.type("\x03")
     terminal.wait_for("caught")
     assert terminal.exit_code() == 9
-
-
-# Ports
-
-
-def fetch(port):
-    """Return the first line of a server's answer; "" if there is none."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
-            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            return client.makefile().readline().strip()
-    except OSError:
-        return ""
-
-
-def test_a_port_of_a_guarded_task_is_forwarded_to_the_controller_alone(by_ssh, held_by_ssh):
-    project, (port, local_port) = held_by_ssh, free_ports(2)
-    server = ["exec", "worker:0", "--", "python", "-c", SERVE, str(port)]
-    forward = ["forward", "worker:0", f"{port}:{local_port}"]
-    with project.start_command(*server), project.start_command(*forward) as forwarding:
-        forwarding.wait_for_output(f"http://127.0.0.1:{local_port} is port {port} of two")
-        until(lambda: fetch(local_port).endswith("200 OK"), "an answer of the server")
-        taken = project.tf(*forward)
-        assert (taken.returncode, taken.stdout) == (2, "")
-        assert taken.stderr == (
-            f"error: port {local_port} of the controller can't be opened: Address already in use\n"
-            "  choose a free one: PORT:LOCALPORT\n"
-        )
-        with socket.socket() as other:
-            # Port 0.0.0.0 would be taken if ssh listened on every address.
-            other.bind(("127.0.0.2", local_port))
-        assert forwarding.interrupt() == 0
-    assert fetch(local_port) == ""
-
-
-def test_a_port_of_the_controller_itself_needs_no_forwarding(local):
-    project = local.started("--hold")
-    assert project.ok("forward", "worker:0", "6006") == (
-        "http://127.0.0.1:6006 is port 6006 of here, the host of worker:0\n"
-    )

@@ -46,7 +46,7 @@ NOT_FOR_SHORT_COMMANDS = HEAVY | {
     *("asyncio", "concurrent.futures", "ctypes", "jinja2", "logging", "plugins"),
     *("rich", "sqlite3", "ssl", "statistics", "textual", "toml"),
     *("tfdeploy.agent.environments", "tfdeploy.environments", "tfdeploy.experiments.speed"),
-    *("tfdeploy.experiments.comparing.comparison", "tfdeploy.formatting.known_messages"),
+    *("tfdeploy.experiments.compare", "tfdeploy.formatting.known_messages"),
     *("tfdeploy.init", "tfdeploy.live", "tfdeploy.output.progress"),
 }
 PROJECT = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -74,6 +75,17 @@ def home(base):
 
 
 @pytest.fixture
+def jax(home):
+    """A Python of the hosts that has a JAX in it."""
+    without_tensorflow(home / "other")
+    [packages] = home.glob("other/lib/python3*/site-packages")
+    (packages / "jax").mkdir()
+    (packages / "jax/__init__.py").write_text("__version__ = '0.10.1'")
+    yield
+    shutil.rmtree(home / "other")
+
+
+@pytest.fixture
 def folder(tmp_path, home, ssh_config):
     path = tmp_path / "project"
     path.mkdir()
@@ -95,6 +107,16 @@ def test_hosts_get_what_they_need_and_nothing_else(folder):
     assert loaded.training.role == "flags"
     assert "train.py defines --job_name and --task_index: ps and workers" in done.stdout
     assert done.stdout.endswith("wrote hosts.toml. Next:\n  tfdeploy check\n  tfdeploy run\n")
+
+
+@pytest.mark.usefixtures("jax")
+def test_a_jax_program_gets_the_python_that_has_jax(folder):
+    (folder.path / "train.py").write_text("import jax\njax.distributed.initialize()")
+    done = folder.init("one", "two")
+    assert re.search(r"JAX *\n.*  0\.10\.1 *\n", done.stdout)
+    loaded = folder.inventory
+    assert (loaded.training.role, loaded.env) == ("jax", None)
+    assert [(host.python, host.workers) for host in loaded.hosts] == [("~/other/bin/python", 1)] * 2
 
 
 def test_what_init_wrote_needs_no_trust_and_passes_the_check(folder):
@@ -140,6 +162,17 @@ def test_packages_that_hosts_lack_are_proposed_with_their_versions(folder, tmp_p
         "note: requirements.txt brings no very_helpful_too, which own.py imports in line 1\n"
         "  add to requirements.txt: very_helpful_too\n"
     )
+
+
+def test_keras_2_is_installed_if_hosts_lack_it(folder):
+    (folder.path / "train.py").write_text(
+        "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\ntf.keras.x.fit()"
+    )
+    (folder.path / "requirements.txt").write_text("tensorflow==2.21.0\n")
+    done = folder.init("one", "--dry-run")
+    assert "no tf_keras on one: tfdeploy installs the packages of [env]\n" in done.stderr
+    env = inventory.parse(done.stdout, folder.path / "hosts.toml").env
+    assert env.setup == ("pip install --no-deps tf_keras==2.21.*",)
 
 
 def test_a_dry_run_prints_the_file_and_writes_nothing(folder):

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.projects import environment
 from support.waiting import until
 
 from .conftest import World
@@ -82,13 +78,12 @@ def test_no_line_of_a_flood_is_lost_or_reordered(by_ssh):
 
 @pytest.fixture(scope="module")
 def project(base, ssh_config):
-    """Four workers that have written 200 lines, and later a few more. `since` is between."""
+    """Four workers that have written 200 lines, and later a few more."""
     world = World("ssh", base, ssh_config)
     project = flooded(world, 4, 200, 10_000)
     touch(project, "begin")
     until(lambda: project.ok("logs").count("early: ") == 4, "the early lines")
     time.sleep(2.5)  # times of lines are known to a second
-    project.since = datetime.now().isoformat()
     touch(project, "go")
     until(lambda: project.ok("logs").count("aaaa!") == 4, "the late lines")
     yield project
@@ -114,57 +109,13 @@ def test_hosts_select_the_lines_that_match(project):
     assert project.ok("logs", "--grep", "no such line") == ""
 
 
-def test_lines_since_a_moment_are_printed(project):
-    for since in (project.since, "1h"):
-        found = by_task(project.ok("logs", "--since", since, "--on", "one"))
-        assert len(found) == 2
-        assert all(("late: the file exists" in lines) for lines in found.values())
-        assert all((numbered(lines) == []) == (since != "1h") for lines in found.values())
-
-
 def test_everything_can_be_combined(project):
-    words = ("logs", "-f", "--json", "--grep", "late|waits", "--since", "1h", "--tail", "1")
+    words = ("logs", "-f", "--json", "--grep", "late|waits", "--tail", "1")
     with project.start_command(*words, "--task", "worker:2") as following:
         following.wait_for_output("late: the file exists")
         assert following.interrupt() == 130
         [line] = [json.loads(x) for x in following.output.splitlines() if x.startswith("{")]
-    assert (line["task"], line["line"], line["tasks"]) == (
-        "worker:2",
-        "late: the file exists",
-        None,
-    )
-
-
-@pytest.mark.parametrize("follow", [(), ("-f",)])
-def test_what_tasks_have_in_common_is_printed_once(project, follow):
-    with project.start_command("logs", "--fold", "-n", "4", *follow) as command:
-        command.wait_for_output("aaaa!")
-        assert (command.interrupt() if follow else command.process.wait()) == (130 if follow else 0)
-        lines = command.output.partition("\nstopped")[0].splitlines()
-    assert lines[1] == "worker:[0-3] (4)"
-    assert lines.count("late: the file exists") == 1
-    assert sum(line.startswith("pid ") for line in lines) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("json", ["", "--json"])
-def test_following_folded_lines_ends_when_their_reader_has_left(by_ssh, json):
-    project = flooded(by_ssh, 2, 100_000, 500)
-    touch(project, "begin")
-    command = f"set -o pipefail; {sys.executable} -m tfdeploy logs -f --fold {json} | head -n 3"
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=project.folder, env=environment(project.folder),
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.stdout.count("\n") == 3
-    assert (done.returncode, done.stderr) == (1, "")
-
-
-def test_folded_lines_as_json_name_their_tasks(project):
-    documents = map(json.loads, project.ok("logs", "--fold", "--json", "-n", "4").splitlines())
-    tasks = {document["line"]: document["tasks"] for document in documents}
-    assert tasks["late: the file exists"] == [f"worker:{number}" for number in range(4)]
-    assert sorted(map(len, tasks.values())) == [1, 1, 1, 1, 4, 4, 4]
+    assert (line["task"], line["line"]) == ("worker:2", "late: the file exists")
 
 
 def test_a_pattern_without_end_is_refused_and_harms_no_host(project):
@@ -174,29 +125,8 @@ def test_a_pattern_without_end_is_refused_and_harms_no_host(project):
     assert project.ok("logs", "-n", "1", "worker:0")
 
 
-def test_a_known_message_is_explained_on_request(project):
-    out = project.ok("logs", "--explain", "worker:1")
-    assert "↳ TensorFlow waits for the server of that task" in out
-    assert "↳" not in project.ok("logs", "worker:1")
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("--grep", "(a"), "expected a regular expression: missing )"),
-        (("--since", "soon"), '--since: found "soon"; expected a duration such as 90s'),
-        (("--since", "2999-01-01"), "which is in the future"),
-    ],
-)
-def test_a_wrong_option_is_one_sentence(project, words, part):
-    done = project.tf("logs", *words)
+def test_a_wrong_pattern_is_one_sentence(project):
+    done = project.tf("logs", "--grep", "(a")
     assert (done.returncode, done.stdout) == (2, "")
-    assert part in done.stderr
+    assert "expected a regular expression: missing )" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_collect_does_not_fetch_the_times_of_lines(project):
-    project.ok("collect")
-    names = {file.name for file in (project.run_folder / "logs").iterdir()}
-    assert "worker-0.log" in names
-    assert not [name for name in names if "times" in name]

@@ -13,9 +13,9 @@ from support.projects import environment
 from support.waiting import until
 
 from tfdeploy import run as runs
-from tfdeploy.commands.logs import Selection, logs
+from tfdeploy.commands.logs import logs
 from tfdeploy.errors import CommandTimedOut
-from tfdeploy.hosts import subscriptions
+from tfdeploy.hosts import following
 from tfdeploy.hosts.fleet import Fleet
 
 LYING_AGENT = Path(__file__).parents[1] / "support/scripts/lying_agent.py"
@@ -70,8 +70,8 @@ def test_a_reader_that_blocks_stops_the_host_too(project, words):
 
 def test_logs_end_if_a_host_is_silent(project, monkeypatch):
     lie(project, "silence")
-    monkeypatch.setattr(subscriptions, "READ_SILENCE_S", 0.5)
+    monkeypatch.setattr(following, "READ_SILENCE_S", 0.5)
     run = runs.load(project.folder / "hosts.toml")
     silent = pytest.raises(CommandTimedOut, match=r"gave no answer within 0.5 s")
     with Fleet(run.inventory, version=run.agent) as fleet, silent:
-        list(logs(fleet, run, [], Selection(), follow=False))
+        list(logs(fleet, run))

@@ -1,16 +1,8 @@
-"""Several live runs with one name, and two folders with one project: each is said, and no command
-guesses which run is meant."""
+"""Two folders with one project are said at the start."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from support.projects import environment
-from support.terminal import on_terminal
-
-import tfdeploy
-from tfdeploy.errors import RunError
 
 pytestmark = pytest.mark.slow
 
@@ -26,36 +18,6 @@ def project(local):
     (made.folder / "sleep.py").write_text(PROGRAM)
     made.ok("push")
     return made
-
-
-def test_a_name_of_several_live_runs_is_asked_for(project, monkeypatch):
-    project.ok("start", "--name", "wide", "--", "--seed=1")
-    done = project.tf("start", "--name", "wide", "--json")
-    old, new = project.runs
-    warning = f'a live run is named "wide" already: {old}'
-    assert [note["message"] for note in json.loads(done.stdout)["notes"]] == [warning]
-    assert warning in done.stderr
-    for command in ("stop", "status"):
-        refused = project.tf(command, "wide")
-        assert refused.returncode == 2
-        assert refused.stderr == (
-            'error: 2 live runs are named "wide":\n'
-            f"  1  {new}  1 task on here\n"
-            f"  2  {old}  1 task on here  -- --seed=1\n"
-            f"  type the id of one instead of the name, such as {new}\n"
-        )
-    monkeypatch.chdir(project.folder)
-    with pytest.raises(RunError, match="2 live runs"):
-        tfdeploy.Run.from_id("wide")
-    env = environment(project.folder)
-    code, printed = on_terminal(["stop", "wide"], "7\n1\n", project.folder, env)
-    assert code == 0
-    assert 'found "7"; expected a number or an id of the list' in printed
-    assert f"all processes of run {new} have exited" in printed
-    # Now the older one alone is meant, as it is live; and when none is, the newest.
-    assert old in project.ok("stop", "wide")
-    assert new in project.ok("stop", "wide")
-    assert "named" not in project.tf("start", "--name", "wide").stderr
 
 
 def test_a_second_folder_with_the_same_project_is_said_at_the_start(project, local):

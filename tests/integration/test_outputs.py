@@ -76,7 +76,7 @@ def test_everything_that_the_chief_wrote_is_fetched_with_its_content(world):
     assert f"output {folder}/checkpoints/best.keras (" in output
     assert f"3 outputs (8.4 MB) in {folder}\n" in output
     assert not (work.parent / "held").exists()
-    assert not (project.run_folder / ".incoming-outputs/worker-0").exists()
+    assert not list(project.run_folder.glob(".incoming-*"))
 
 
 @LOCAL_ONLY
@@ -157,8 +157,8 @@ def test_a_folder_is_replaced_as_a_whole(world):
     project.ok("collect")
     assert files(folder) == {"_CHECKPOINT_METADATA", "old"}
     (work / "old").rename(work / "new")
-    (project.run_folder / ".incoming-outputs/worker-0/export").mkdir(parents=True)
-    (project.run_folder / ".incoming-outputs/worker-0/export/stray").write_text(
+    (project.run_folder / ".incoming-outputs-worker-0/export").mkdir(parents=True)
+    (project.run_folder / ".incoming-outputs-worker-0/export/stray").write_text(
         "of an interrupted collect"
     )
     project.ok("collect")

@@ -94,12 +94,12 @@ PREPARE = """
 import subprocess, sys
 package, sys.argv[0] = sys.argv[1:]
 sys.path.insert(0, package)
-from tfdeploy.agent.machine.guard import preload
-for env in ({}, {"LD_PRELOAD": preload.prepare()}):
+from tfdeploy.agent.machine import guard
+for env in ({}, {"LD_PRELOAD": guard.prepare()}):
     words = [sys.executable, "-S", "-c", "print('up', flush=True); input()"]
     with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         child.stdout.readline()
-        print(preload.is_loaded(child.pid))
+        print(guard.is_loaded(child.pid))
         child.kill()
 """
 

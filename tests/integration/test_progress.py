@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,14 +19,13 @@ from tfdeploy.commands.collect import collect
 from tfdeploy.commands.fetch import fetch
 from tfdeploy.commands.following.run_follow import Watcher
 from tfdeploy.commands.plan import plan_all
-from tfdeploy.commands.push import PushWatcher, needs, push
+from tfdeploy.commands.push import push
 from tfdeploy.commands.resume import Changes, resume
 from tfdeploy.commands.run import follow_resiliently
 from tfdeploy.config import inventory
 from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.byte_progress import Transfer, Transfers
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.output.progress.push import PushProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +130,7 @@ def test_a_resilient_run_reports_the_progress_of_its_resume(by_ssh):
     assert sent.total > SIZE
 
 
-def test_the_progress_of_a_push_only_grows_and_reaches_the_total(world, tmp_path):
+def test_a_push_reports_the_progress_of_each_host_up_to_the_total(world, tmp_path):
     """With a large file, many small files, and a data set."""
     data = tmp_path / "data"
     data.mkdir()
@@ -140,22 +139,12 @@ def test_the_progress_of_a_push_only_grows_and_reaches_the_total(world, tmp_path
         (data / f"small-{number}").write_text("x" * number)
     project = world.project(top={"data": {"data": {"path": str(data)}}})
     intent = plan_all(inventory.load(project.folder / "hosts.toml"))
-    there: dict[str, list[int]] = {host: [] for host in project.hosts}
-    progress = PushProgress(
-        needs(intent), lambda host: there[host].append(progress.hosts[host].there)
-    )
-
-    class Watcher(PushWatcher):
-        def sending(self, needed):
-            return nullcontext((progress, progress.fail))
-
-    with Fleet(intent.inventory) as fleet:
-        push(fleet, intent, Watcher())
-    for host, counts in there.items():
-        assert counts == sorted(counts)
-        assert counts[-1] == progress.hosts[host].total
-    assert max(progress.hosts[host].moved for host in there) > SIZE
-    assert progress.line.startswith(", ".join(there) + " done")
+    transfers = RecordingTransfers()
+    with Fleet(intent.inventory, transfers=transfers) as fleet:
+        push(fleet, intent)
+    assert {host for host, *_ in transfers.of} == {f"to {host}" for host in project.hosts}
+    assert all(sent.there == sent.total for _, sent, _ in transfers.of)
+    assert max(sent.moved for _, sent, _ in transfers.of) > SIZE
 
 
 def test_without_a_terminal_a_slow_collect_prints_progress_lines(by_ssh, monkeypatch, tmp_path):

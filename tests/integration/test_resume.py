@@ -20,3 +20,12 @@ def test_a_host_without_the_results_of_the_chief_cannot_offer_a_checkpoint(by_ss
         file.rename(str(file).replace("ckpt-3", "ckpt-999"))
     (forged / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-999"\n')
     assert "from model.ckpt-3" in project.ok("resume")
+
+
+def test_a_run_that_has_succeeded_is_collected_or_already_here(local):
+    project = local.started("--steps=1")
+    until(lambda: project.status()["worker:0"]["state"] == "SUCCEEDED", "the run's end")
+    refused = project.tf("resume").stderr
+    assert f"nothing to resume\n  tfdeploy collect --run {project.runs[-1]}" in refused
+    project.ok("collect")
+    assert f"its results are in {project.run_folder}" in project.tf("resume").stderr

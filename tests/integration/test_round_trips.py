@@ -17,9 +17,9 @@ from support.sshd import Keys, Sshd, public, write_ssh_config
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.transport.daemon import locate
+from tfdeploy.transport.ssh.config import resolve_route
 from tfdeploy.transport.ssh.connection import connect
 from tfdeploy.transport.ssh.dial import PATIENT
-from tfdeploy.transport.ssh.route import resolve_route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from support.sshd import Sshd, write_ssh_config
 
 from tfdeploy.config import inventory
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.shared import hashing
+from tfdeploy.shared import filesystem
 from tfdeploy.shared.protocol.releases import SeeRelease
 
 TRAIN = """
@@ -116,8 +116,8 @@ def test_a_host_whose_cache_of_the_directory_is_old_is_waited_for(project, tmp_p
     [manifest] = (project.on("one") / "manifests").iterdir()
     hidden = manifest.rename(tmp_path / "hidden")
     appears = threading.Timer(1.5, lambda: shutil.copy(hidden, manifest))
-    answers = asked_of_two(project, manifest.stem, hashing.sha256(str(hidden)), appears)
-    assert answers == hashing.sha256(str(hidden))
+    answers = asked_of_two(project, manifest.stem, filesystem.sha256(str(hidden)), appears)
+    assert answers == filesystem.sha256(str(hidden))
 
 
 def test_check_finds_nothing_wrong_with_hosts_that_share(project):

@@ -15,8 +15,9 @@ from support.sshd import program
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import Unreachable
-from tfdeploy.transport.ssh import ciphers, config_cache, config_inputs
 from tfdeploy.transport.ssh import config as openssh
+from tfdeploy.transport.ssh import config_cache
+from tfdeploy.transport.ssh import transport as ssh_transport
 
 REAL = program("ssh")
 SETTLED_S = 0.05
@@ -59,11 +60,6 @@ class Client:
         before = self.calls()
         return openssh.resolve(inventory.hosts[0], inventory), self.calls() - before
 
-    def resolve_in_new_command(self, host="a", **changes):
-        """Resolve as a new command does, without what is cached in memory."""
-        config_cache._cached.cache_clear()
-        return self.resolve(host, **changes)
-
     def resolve_with_ssh(self, host="a", **changes):
         """Return the settings of a host as ssh itself resolves them now."""
         inventory = self.inventory(host, **changes)
@@ -92,10 +88,8 @@ def client(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{test_client.program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(config_inputs, "SETTLED_NS", int(SETTLED_S * 1e9))
-    config_cache._cached.cache_clear()
-    yield test_client
-    config_cache._cached.cache_clear()
+    monkeypatch.setattr(config_cache, "SETTLED_NS", int(SETTLED_S * 1e9))
+    return test_client
 
 
 # One call
@@ -105,9 +99,8 @@ def test_ssh_is_called_once_for_each_host(client):
     client.settle()
     assert client.resolve()[1] == 1
     assert client.resolve()[1] == 0
-    assert client.resolve_in_new_command()[1] == 0
-    assert client.resolve_in_new_command("b")[1] == 1
-    assert client.resolve_in_new_command("a")[1] == 0
+    assert client.resolve("b")[1] == 1
+    assert client.resolve("a")[1] == 0
 
 
 @pytest.mark.parametrize(
@@ -124,7 +117,6 @@ def test_ssh_is_called_once_for_a_jump_host(client):
     inventory = client.inventory("a")
     answer = openssh.resolve_jump("bob@gate:23", inventory)
     assert (answer.hostname, answer.user, answer.port) == ("gate", "bob", 23)
-    config_cache._cached.cache_clear()
     assert openssh.resolve_jump("bob@gate:23", inventory) == answer
     assert client.calls() == 1
 
@@ -140,24 +132,9 @@ def test_many_hosts_resolved_at_once_are_all_cached(client):
 
     first = resolve_all()
     assert client.calls() == 40
-    config_cache._cached.cache_clear()
     assert resolve_all() == first
     assert [each.hostname for each in first] == hosts
     assert client.calls() == 40
-
-
-def test_concurrent_commands_cost_at_most_another_call(client):
-    client.settle()
-    client.resolve("a")
-    cache = config_cache.open_cache(str(client.program), str(client.config))
-    other = config_cache.ConfigCache(cache._file)
-    client.resolve("b")
-    other.put(["ssh", "c"], "hostname c\n", cache._states)
-    later = config_cache.ConfigCache(cache._file)
-    assert sorted(arguments.split()[-1] for arguments in later._texts) == ["a", "b", "c"]
-    other.put(["ssh", "d"], "hostname d\n", {"/etc/services": None})  # with another state
-    client.resolve("e")
-    assert sorted(config_cache.ConfigCache(cache._file)._texts) == ["ssh d"]
 
 
 def test_the_cache_is_private(client):
@@ -218,7 +195,7 @@ def test_a_cached_answer_equals_that_of_ssh(client, text, monkeypatch):
     for host in ("a", "b", "c", "b1", "10.0.0.1"):
         first, calls = client.resolve(host)
         assert (first, calls) == (client.resolve_with_ssh(host), 1)
-        assert client.resolve_in_new_command(host) == (first, 0)
+        assert client.resolve(host) == (first, 0)
 
 
 def test_ssh_itself_adds_no_key_to_known_hosts(client):
@@ -293,8 +270,7 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-@pytest.mark.parametrize("in_new_command", [False, True], ids=["same-command", "next-command"])
-def test_ssh_is_called_again_after_any_change(client, change, in_new_command, monkeypatch):
+def test_ssh_is_called_again_after_any_change(client, change, monkeypatch):
     monkeypatch.setenv("WHERE", "/somewhere")
     client.write("parts/one.conf", "Host *\n Port 23\n")
     client.write("trees/old/x.conf", "Host *\n IdentityFile /k\n")
@@ -304,12 +280,11 @@ def test_ssh_is_called_again_after_any_change(client, change, in_new_command, mo
     lines = [f"Include {client.folder}/{each}" for each in includes]
     lines += ["Include absent.conf", "Host *", "UserKnownHostsFile ${WHERE}/known", "User ada"]
     client.write("config", "\n".join(lines) + "\n")
-    resolve = client.resolve_in_new_command if in_new_command else client.resolve
     client.settle()
     before, calls = client.resolve()
     assert (calls, client.resolve()[1]) == (1, 0)
     change(client)
-    after, calls = resolve()
+    after, calls = client.resolve()
     assert (after, calls) == (client.resolve_with_ssh(), 1)
     assert after != before
     assert client.is_cached()
@@ -362,8 +337,8 @@ def test_an_answer_that_depends_on_more_than_files_is_not_cached(client, text):
 )
 def test_every_spelling_of_match_exec_is_found(line):
     """Even if this ssh is too old for it."""
-    assert config_inputs.NOT_IN_FILES.search(f"Host a\n{line}\n")
-    assert not config_inputs.NOT_IN_FILES.search(
+    assert config_cache.NOT_IN_FILES.search(f"Host a\n{line}\n")
+    assert not config_cache.NOT_IN_FILES.search(
         f"# {line}\nHost exec\n  LocalCommand {line}\nMatch all\n"
     )
 
@@ -435,23 +410,15 @@ def test_a_cache_file_that_can_not_be_trusted_is_ignored(client, damage):
     assert client.is_cached()
     (file,) = client.cache.iterdir()
     damage(file)
-    assert client.resolve_in_new_command() == (client.resolve_with_ssh(), 1)
-
-
-def test_invalid_lines_of_a_cache_file_are_skipped(client):
-    assert client.is_cached()
-    (file,) = client.cache.iterdir()
-    head, *lines = file.read_text().splitlines()
-    file.write_text("\n".join([head, "7", "{}", '["x", "y"]', "[[], [], []]", *lines]) + "\n")
-    assert client.resolve_in_new_command()[1] == 0
+    assert client.resolve() == (client.resolve_with_ssh(), 1)
 
 
 @pytest.mark.parametrize("place", ["cache", "cache/tfdeploy/ssh-config"])
 def test_a_cache_that_can_not_be_written_costs_a_call(client, place):
     client.write(place, "a file instead of a folder")
     client.settle()
-    assert client.resolve_in_new_command() == (client.resolve_with_ssh(), 1)
-    assert client.resolve_in_new_command()[1] == 1
+    assert client.resolve() == (client.resolve_with_ssh(), 1)
+    assert client.resolve()[1] == 1
 
 
 @pytest.mark.parametrize("place", ["cache", "cache/tfdeploy/ssh-config"])
@@ -467,7 +434,7 @@ def test_root_writes_no_cache_into_another_users_home(client, place):
 
 
 def test_old_cache_files_are_deleted(client):
-    old, young = client.cache / "old.jsonl", client.cache / "young.jsonl"
+    old, young = client.cache / "old.json", client.cache / "young.json"
     client.write(old, "")
     client.write(young, "")
     os.utime(old, (time.time() - 40 * 86400,) * 2)
@@ -509,8 +476,9 @@ def test_a_missing_ssh_is_reported_with_what_to_install(client, monkeypatch):
 def transfer_ciphers(client):
     """Return the ciphers of rsync's ssh to host a, as ssh itself lists them."""
     inventory = client.inventory("a")
-    argv = [*ciphers.transfer_command(inventory.hosts[0], inventory), "-G", "--", "a"]
-    return openssh._find_ciphers(subprocess.run(argv, capture_output=True, text=True).stdout)
+    argv = [*ssh_transport.transfer_command(inventory.hosts[0], inventory), "-G", "--", "a"]
+    listed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return openssh.settings(listed)["ciphers"][0]
 
 
 @pytest.fixture
@@ -518,31 +486,29 @@ def cpu_info(tmp_path, monkeypatch):
     """The file in which this machine describes its processor."""
     file = tmp_path / "cpuinfo"
     file.write_text("flags\t\t: fpu aes avx\n")
-    monkeypatch.setattr(ciphers, "CPU_INFO", file)
-    ciphers._has_aes.cache_clear()
+    monkeypatch.setattr(ssh_transport, "CPU_INFO", file)
+    ssh_transport._has_aes.cache_clear()
     yield file
-    ciphers._has_aes.cache_clear()
+    ssh_transport._has_aes.cache_clear()
 
 
-def test_transfers_prefer_aes_gcm_to_the_other_defaults(client, cpu_info):
-    preferred, *others = transfer_ciphers(client).split(",")
-    defaults = openssh.default_ciphers(client.inventory("a")).split(",")
-    assert preferred == "aes128-gcm@openssh.com"
-    assert sorted([preferred, *others]) == sorted(defaults)
+SLOW_FIRST = f"{ssh_transport.SLOW_CIPHER},aes256-ctr,{ssh_transport.FAST_CIPHER}"
 
 
-def test_ciphers_of_the_configuration_stay(client, cpu_info):
-    client.write("config", "Host a\n  Ciphers aes256-ctr,aes128-ctr\n")
-    assert transfer_ciphers(client) == "aes256-ctr,aes128-ctr"
+@pytest.mark.parametrize(
+    ("configured", "used"),
+    [
+        (SLOW_FIRST, f"{ssh_transport.FAST_CIPHER},{ssh_transport.SLOW_CIPHER},aes256-ctr"),
+        ("aes256-ctr,aes128-ctr", "aes256-ctr,aes128-ctr"),
+        (ssh_transport.SLOW_CIPHER, ssh_transport.SLOW_CIPHER),
+    ],
+)
+def test_transfers_prefer_aes_gcm_to_a_slower_cipher(client, cpu_info, configured, used):
+    client.write("config", f"Host a\n  Ciphers {configured}\n")
+    assert transfer_ciphers(client) == used
 
 
-def test_a_processor_without_aes_keeps_the_default_ciphers(client, cpu_info):
+def test_a_processor_without_aes_keeps_the_ciphers(client, cpu_info):
     cpu_info.write_text("flags\t\t: fpu avx\n")
-    assert transfer_ciphers(client) == openssh.default_ciphers(client.inventory("a"))
-
-
-def test_an_ssh_that_cannot_prefer_a_cipher_keeps_its_defaults(client, cpu_info):
-    """OpenSSH before 8.1 does not know "^"."""
-    client.replace_ssh(f'case "$*" in *"=^"*) exit 255 ;; esac; exec {REAL} "$@"')
-    inventory = client.inventory("a")
-    assert ciphers.FAST[-1] not in ciphers.transfer_command(inventory.hosts[0], inventory)
+    client.write("config", f"Host a\n  Ciphers {SLOW_FIRST}\n")
+    assert transfer_ciphers(client) == SLOW_FIRST

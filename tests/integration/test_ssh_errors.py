@@ -8,7 +8,6 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import paramiko
@@ -31,7 +30,6 @@ from tfdeploy.errors import (
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.shared.protocol.reports import Follow
-from tfdeploy.transport import dropped_handshake
 from tfdeploy.transport.ssh import channels, connection
 from tfdeploy.transport.ssh.dial import Patience
 from tfdeploy.transport.ssh.errors import translate
@@ -454,7 +452,7 @@ def busy_sshd(sshd, monkeypatch) -> Iterator[Sshd]:
         until(lambda: not server.connections, "the end of the only connection")
         return 0.0
 
-    monkeypatch.setattr(dropped_handshake, "random", SimpleNamespace(uniform=pause_s))
+    monkeypatch.setattr("random.uniform", pause_s)
     # At first the connection that found it listening may still be open.
     with until(lambda: accepted_connection(server), "the only connection") as only:
         yield server

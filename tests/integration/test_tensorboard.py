@@ -20,7 +20,7 @@ from support.events import NAME, scalar, version
 from support.waiting import until
 
 from tfdeploy import run as runs
-from tfdeploy.commands.following.tensorboard.copies import EventCopies
+from tfdeploy.commands.following.tensorboard.fetching import EventCopies
 from tfdeploy.config import inventory
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.results import fetch as fetching
@@ -151,13 +151,13 @@ def test_the_host_sends_only_what_was_appended(project, monkeypatch):
     noise = b"".join(scalar(step, 1.0) for step in range(20_000))
     file = write(project, "worker:0", f"checkpoints/{NAME}", version(), noise)
     run = runs.load(project.folder / "hosts.toml")
-    pieces, unpack = [], fetching._unpack
+    pieces, unpack = [], fetching.FileFetch._unpack
 
-    def count(agent, requested, piece):
+    def count(fetch, piece):
         pieces.append(len(piece.data))
-        return unpack(agent, requested, piece)
+        return unpack(fetch, piece)
 
-    monkeypatch.setattr(fetching, "_unpack", count)
+    monkeypatch.setattr(fetching.FileFetch, "_unpack", count)
 
     def fetch(enough):
         """Return how many bytes of base64 came until the copy has this size."""

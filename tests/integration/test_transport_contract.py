@@ -179,17 +179,13 @@ def test_errors_of_a_stream_do_not_block_its_output(transport):
     stream.close()
 
 
-def test_awkward_names_are_pushed_and_pulled(transport, tmp_path):
-    source, dest, back = (tmp_path / name for name in ("source", "de st", "back"))
+def test_awkward_names_are_pushed(transport, tmp_path):
+    source, dest = (tmp_path / name for name in ("source", "de st"))
     for name in NAMES:
         write(source / name, ascii(name))
     dest.mkdir()
     transport.push(source, str(dest), NAMES)
     assert {name: (dest / name).read_text() for name in NAMES} == {
-        name: ascii(name) for name in NAMES
-    }
-    transport.pull(str(dest), back, NAMES)
-    assert {name: (back / name).read_text() for name in NAMES} == {
         name: ascii(name) for name in NAMES
     }
 
@@ -235,10 +231,7 @@ def test_checksum_finds_changes_that_keep_size_and_time(transport, tmp_path, whe
     assert (dest / "file").read_text() == "right"
 
 
-@pytest.mark.parametrize("method", ["push", "pull"])
-def test_progress_is_reported_in_bytes_with_the_current_file(
-    transport, tmp_path, method, monkeypatch
-):
+def test_progress_is_reported_in_bytes_with_the_current_file(transport, tmp_path, monkeypatch):
     monkeypatch.setenv("LC_ALL", "C")  # in which rsync would escape names
     names = ["a, 5% of é", "sub/b"]
     for name in names:
@@ -246,67 +239,10 @@ def test_progress_is_reported_in_bytes_with_the_current_file(
     (tmp_path / "dest").mkdir()
     calls: list[tuple[str, int]] = []
     source, dest = tmp_path / "source", tmp_path / "dest"
-    ends = (source, str(dest)) if method == "push" else (str(source), dest)
-    getattr(transport, method)(*ends, names, on_progress=lambda *call: calls.append(call))
+    transport.push(source, str(dest), names, on_progress=lambda *call: calls.append(call))
     assert {file for file, _ in calls} == {*names}
     assert [size for _, size in calls] == sorted(size for _, size in calls)
     assert calls[-1] == ("sub/b", 2 * BIG)
-
-
-def test_only_regular_files_are_pulled(transport, tmp_path):
-    source = tmp_path / "source"
-    write(source / "file", "x")
-    (source / "link").symlink_to("/etc/passwd")
-    os.mkfifo(source / "fifo")
-    transport.pull(str(source), tmp_path / "dest", ["file", "link", "fifo"])
-    assert os.listdir(tmp_path / "dest") == ["file"]
-
-
-def test_a_pull_does_not_follow_a_link_at_its_target(transport, tmp_path):
-    write(tmp_path / "source/file", "new")
-    write(tmp_path / "elsewhere", "daemon")
-    (tmp_path / "dest").mkdir()
-    (tmp_path / "dest/file").symlink_to(tmp_path / "elsewhere")
-    transport.pull(str(tmp_path / "source"), tmp_path / "dest", ["file"])
-    assert (tmp_path / "dest/file").read_text() == "new"
-    assert (tmp_path / "elsewhere").read_text() == "daemon"
-
-
-@pytest.mark.parametrize("partial", ["dest/file", "dest/.rsync-partial/file"])
-def test_an_interrupted_pull_is_continued_by_the_next(transport, tmp_path, partial):
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/file").write_bytes(BINARY)
-    write(tmp_path / partial, "")
-    (tmp_path / partial).write_bytes(BINARY[:500_000])
-    transport.pull(str(tmp_path / "source"), tmp_path / "dest", ["file"])
-    assert (tmp_path / "dest/file").read_bytes() == BINARY
-
-
-@pytest.mark.parametrize("sizes", [(BIG,), (BIG // 4,) * 4], ids=["one file", "several files"])
-def test_a_host_that_sends_more_than_it_announced_is_stopped(transport, tmp_path, sizes):
-    (tmp_path / "source").mkdir()
-    names = [f"file{number}" for number in range(len(sizes))]
-    for name, size in zip(names, sizes, strict=True):
-        (tmp_path / "source" / name).write_bytes(os.urandom(size))
-    source, dest = str(tmp_path / "source"), tmp_path / "dest"
-    with pytest.raises(TransferFailed, match="one: it sends more than it announced"):
-        transport.pull(source, dest, names, max_bytes=BIG // 2)
-    arrived = [file.stat().st_size for file in dest.rglob("*") if file.is_file()]
-    assert all(size <= BIG // 2 for size in arrived)
-    transport.pull(source, dest, names, max_bytes=BIG)
-    assert [(dest / name).stat().st_size for name in names] == [*sizes]
-
-
-def test_a_file_with_holes_takes_no_more_disk_than_it_may(transport, tmp_path):
-    """It has 20 GB, none of which is on its host's disk."""
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/file").write_bytes(b"x")
-    os.truncate(tmp_path / "source/file", 20 << 30)
-    dest = tmp_path / "dest"
-    with pytest.raises(TransferFailed, match="one: it sends more than it announced"):
-        transport.pull(str(tmp_path / "source"), dest, ["file"], max_bytes=BIG)
-    used = sum(file.stat().st_blocks * 512 for file in dest.rglob("*"))
-    assert used <= BIG
 
 
 def test_a_host_sends_files_one_after_the_other_from_a_byte_on(transport, tmp_path):
@@ -345,25 +281,16 @@ def test_a_missing_file_can_not_be_pushed(transport, tmp_path):
         transport.push(tmp_path, str(tmp_path / "dest"), ["absent"])
 
 
-def test_a_missing_file_can_not_be_pulled(transport, tmp_path):
-    with pytest.raises(TransferFailed, match=r"one: .*absent"):
-        transport.pull(str(tmp_path), tmp_path / "dest", ["absent"])
-
-
-def test_a_missing_folder_can_not_be_pulled(transport, tmp_path):
-    with pytest.raises(TransferFailed, match=r"one: .*absent"):
-        transport.pull(str(tmp_path / "absent"), tmp_path / "dest", ["file"])
-
-
 def test_concurrent_calls_do_not_mix(transport, tmp_path):
     write(tmp_path / "source/file", "x")
 
-    def pull_and_run(number: int) -> bytes:
-        transport.pull(str(tmp_path / "source"), tmp_path / f"dest-{number}", ["file"])
+    def push_and_run(number: int) -> bytes:
+        (tmp_path / f"dest-{number}").mkdir()
+        transport.push(tmp_path / "source", str(tmp_path / f"dest-{number}"), ["file"])
         return run(transport, "cat", stdin=str(number).encode() * 50_000).stdout
 
     with ThreadPoolExecutor(6) as pool:
-        outputs = list(pool.map(pull_and_run, range(6)))
+        outputs = list(pool.map(push_and_run, range(6)))
     assert outputs == [str(number).encode() * 50_000 for number in range(6)]
 
 

@@ -170,47 +170,9 @@ def test_without_a_report_nothing_is_said_of_the_run(project):
     assert "the agent that started this run is gone" in done.stderr
 
 
-# run --watch
-
-
-@pytest.mark.parametrize("code", [0, 3])
-def test_run_shows_the_view_and_ends_as_without_it(by_ssh, code):
-    project = by_ssh.pushed("--gate", "--steps=3", f"--exit={code}")
-    with terminal(project, "run", "--watch") as shown:
-        shown.wait_for("3 tasks on 2 hosts: 3 READY")
-        shown.wait_for("model.ckpt-3")
-        (project.work("worker:1") / "go").touch()
-        (project.work("worker:0") / "go").touch()
-        assert shown.process.wait() == code
-        until(lambda: "model.ckpt-3" in shown.text.rpartition("\x1b[?1049l")[2], "the checkpoint")
-        after = shown.text.rpartition("\x1b[?1049l")[2]
-    assert ("SUCCEEDED worker:0" in after) == (code == 0)
-    assert list((project.run_folder / "checkpoints").glob("model.ckpt-3*"))
-    assert project.processes() == {}
-
-
-def test_q_in_the_view_of_run_is_ctrl_c(by_ssh):
-    project = by_ssh.pushed("--hold", "--steps=3")
-    with terminal(project, "run", "--watch") as shown:
-        shown.wait_for("3 READY")
-        shown.type("q")
-        assert shown.process.wait() == 130
-        until(lambda: "stopped following; run" in shown.text, "the last line")
-        assert "Traceback" not in shown.text
-    assert [task["state"] for task in project.status().values()] == ["READY"] * 3
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_view_of_run_and_no_task(by_ssh, number):
-    project = by_ssh.pushed("--hold", "--steps=3")
-    with terminal(project, "run", "--watch") as shown:
-        shown.wait_for("3 READY")
-        shown.process.send_signal(number)
-        assert shown.process.wait() == 130
-        until(lambda: "stopped following; run" in shown.text, "the last line")
-    assert [task["state"] for task in project.status().values()] == ["READY"] * 3
-
-
-def test_without_a_terminal_run_watch_prints_lines(by_ssh):
-    project = by_ssh.pushed("--steps=3")
-    assert "worker:0 step 3" in project.ok("run", "--watch")
+def test_metrics_have_the_tasks_and_the_host(world):
+    project = world.started("--hold")
+    lines = project.ok("metrics").splitlines()
+    for task in ("ps:0", "worker:0", "worker:1"):
+        assert any(f'task="{task}"' in line and 'state="READY"' in line for line in lines)
+    assert sum(line.startswith("tfdeploy_host_up{") for line in lines) == len(project.hosts)

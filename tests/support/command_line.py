@@ -29,10 +29,9 @@ IMPORTS = """
 import pydantic.type_adapter, tfdeploy.cli, tfdeploy.hosts.transports
 from tfdeploy.commands import check, collect, logs, plan, push, start, status, stop
 from tfdeploy.output import console, progress
-from tfdeploy.output.progress import fetch, push
 from tfdeploy.transport import local
 from tfdeploy.transport.daemon import client
-from tfdeploy.transport.ssh import config, config_cache, config_inputs, known_hosts
+from tfdeploy.transport.ssh import config, config_cache, known_hosts
 from tfdeploy.trust import sensitive_values, store
 """
 # What Python reads when it starts.

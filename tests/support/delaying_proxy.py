@@ -29,11 +29,13 @@ class RoundTrips:
 @dataclass
 class DelayingProxy:
     """A listener before `target`, a port of this machine. `round_trip_s` applies to each piece from
-    the moment at which it is set."""
+    the moment at which it is set. With `bytes_s`, no more than that passes in a second, in each
+    direction."""
 
     target: int
     trips: RoundTrips
     round_trip_s: float = 0.0
+    bytes_s: float = 0.0
     port: int = field(default_factory=free_port)
 
     def __post_init__(self) -> None:
@@ -66,7 +68,8 @@ class DelayingProxy:
 
     def _forward(self, source: socket.socket, target: socket.socket, *, to_host: bool) -> None:
         """Deliver each piece half a round trip after it was received, in order."""
-        pieces: queue.SimpleQueue[tuple[float, int, bytes]] = queue.SimpleQueue()
+        # A slow line makes the sender wait.
+        pieces: queue.Queue[tuple[float, int, bytes]] = queue.Queue(1 if self.bytes_s else 0)
 
         def receive() -> None:
             piece = b"-"
@@ -88,6 +91,8 @@ class DelayingProxy:
                         return target.shutdown(socket.SHUT_WR)
                     self._count(number, to_host=to_host)
                     target.sendall(piece)
+                    if self.bytes_s:
+                        time.sleep(len(piece) / self.bytes_s)
 
         for work in (receive, deliver):
             threading.Thread(target=work, daemon=True).start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfdeploy.transport.openssh import master
-from tfdeploy.transport.runtime_folder import socket_folder
+from tfdeploy.user_folders import socket_folder
 
 
 def close_masters() -> None:

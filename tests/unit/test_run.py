@@ -12,7 +12,7 @@ import pytest
 from support.builders import make_run
 
 from tfdeploy import run as runs
-from tfdeploy import trust
+from tfdeploy import user_folders
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import InventoryError, RunError
 from tfdeploy.own_folder import OwnFolder
@@ -152,11 +152,11 @@ def forge_address(folder):
 
 
 def lose_key(folder):
-    (trust.config_folder() / "key").write_bytes(bytes(32))
+    (user_folders.config_folder() / "key").write_bytes(bytes(32))
 
 
 def show_key(folder):
-    (trust.config_folder() / "key").chmod(0o644)
+    (user_folders.config_folder() / "key").chmod(0o644)
 
 
 def truncate(folder):
@@ -410,6 +410,7 @@ def test_run_json_holds_every_field(tmp_path):
         "name": "",
         "words": [],
         "left_out": [],
+        "source": {},
     }
 
 

@@ -11,11 +11,12 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/agent/<hash>/                          one version of the agent
 <root>/<project>/removals.jsonl               which runs were deleted, when, by whom
 <root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
-<root>/<project>/runs/<run>/logs/<task>.log.times  when its lines were written
 <root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
 <root>/<project>/runs/<run>/logs/<task>.gpus.jsonl  the use of its GPUs over time
+<root>/<project>/runs/<run>/logs/<task>.pace.jsonl  its steps and its host's counters over time
+<root>/<project>/runs/<run>/logs/<task>.trials.jsonl  the trials of a slot; of the chief's, of all
 <root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
-<root>/<project>/runs/<run>/replica-outputs/  copies of its other files (output_replicas.py)
+<root>/<project>/runs/<run>/replica-outputs/  copies of its other files (offered_files.py)
 <root>/<project>/runs/<run>/replica.json      which checkpoints it has
 <root>/<project>/runs/<run>/record.json       the run's record, see runs/run_record.py
 <root>/<project>/runs/<run>/verified.json     which checkpoints TensorFlow has read to their end
@@ -28,6 +29,8 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/<project>/runs/<run>/<task>/held/      what is being fetched, see outputs/held.py
 <root>/<project>/runs/<run>/<task>/incoming-*/  what arrives for the task, until it is complete
 <root>/<project>/runs/<run>/<task>/work/      the task's directory: no name in it is tfdeploy's
+<root>/<project>/runs/<run>/<task>/work/trials/<number>/  that of a trial, if the task is a slot
+<root>/<project>/runs/<run>/<task>/work/trials/<number>.log  what the trial has printed
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from typing import List
 
 OWN_ROOTS = ".hosts"
+TRIALS = "trials"  # in the directory of a slot
 
 
 def agent() -> str:
@@ -186,6 +190,20 @@ def gpu_history(project: str, run_id: str, task: str) -> str:
     return os.path.join(logs(project, run_id), file_name(task) + ".gpus.jsonl")
 
 
+def pace_history(project: str, run_id: str, task: str) -> str:
+    return os.path.join(logs(project, run_id), file_name(task) + ".pace.jsonl")
+
+
+def trials(project: str, run_id: str, task: str) -> str:
+    """Return the file in which a slot records its trials, see shared/trials.py."""
+    return os.path.join(logs(project, run_id), file_name(task) + ".trials.jsonl")
+
+
+def trial(task_dir: str, number: int) -> str:
+    """Return the directory of a trial; what it prints is beside it, in <number>.log."""
+    return os.path.join(work(task_dir), TRIALS, str(number))
+
+
 def task(project: str, run_id: str, name: str) -> str:
     return os.path.join(run(project, run_id), file_name(name))
 
@@ -234,7 +252,7 @@ def notice(task_dir: str) -> str:
 
 
 def given(task_dir: str) -> str:
-    """Return the file that lists which files the task got from the chief, see outputs/given.py."""
+    """Return the file that lists what the task got from the chief, see outputs/listing.py."""
     return os.path.join(task_dir, "given.json")
 
 

@@ -54,12 +54,16 @@ VERBS = {
     "explore": ("preflight.Explore", "preflight.machine_facts.explore"),
     "listen_on_ports": ("preflight.ListenOnPorts", "preflight.port_check.listen_on_ports"),
     "try_ports": ("preflight.TryPorts", "preflight.port_check.try_ports"),
-    "holders": ("preflight.FindHolders", "preflight.port_check.holders"),
+    "live_tasks": ("preflight.FindLiveTasks", "preflight.links.live_tasks"),
+    "listen_for_links": ("preflight.ListenForLinks", "preflight.links.listen_for_links"),
+    "measure_link": ("preflight.MeasureLink", "preflight.links.measure_link"),
     "ports": ("preflight.Ports", "preflight.port_check.free_ports"),
     "start": ("runs.Start", "runs.start_and_follow.start_and_follow"),
     "recorded": ("runs.ListRecords", "runs.run_record.recorded"),
     "record": ("runs.ReadRecord", "runs.run_record.record"),
     "enter": ("runs.Enter", "runs.enter.entrance"),
+    "list_queue": ("reports.ListQueue", "queue.report.list_queue"),
+    "move": ("reports.Move", "queue.report.move"),
     "status": ("reports.Status", "reports.status.status"),
     "follow": ("reports.Follow", "reports.follow.follow"),
     "stop": ("runs.Stop", "runs.stop.stop"),
@@ -78,10 +82,11 @@ VERBS = {
     "deliver": ("outputs.DeliverUnits", "outputs.install.deliver"),
     "replicated": (
         "outputs.ListReplicas",
-        "supervision.replication.output_replicas.replicated_outputs",
+        "supervision.replication.offered_files.replicated_outputs",
     ),
+    "list_trials": ("reports.ListTrials", "reports.trials.list_trials"),
     "read_files": ("reports.ReadFiles", "reports.read_files.read_files"),
-    "measure_load": ("reports.MeasureLoad", "reports.usage.measure_load"),
+    "look": ("reports.LookAtHost", "reports.host_state.look"),
     "events": ("outputs.ListEvents", "outputs.event_files.events"),
     "disk": ("runs.MeasureDisk", "runs.disk.disk"),
     "results": ("outputs.ListResults", "runs.results.results"),
@@ -92,7 +97,7 @@ VERBS = {
 # are loaded after this time without a request.
 START = (
     *("runs.start_and_follow", "runs.start"),
-    *("supervision.detach", "supervision.supervisor"),
+    *("supervision.detach", "runs.supervise"),
     *("reports.follow", "preflight.reachability", ".shared.protocol.preflight"),
 )
 STATUS = ("reports.status", "reports.progress", "runs.stop")
@@ -104,7 +109,7 @@ REASONS = ("hint", "held_by", "busy", "outdated", "unknown")
 
 def main(argv: List[str]) -> int:
     if argv[0] == "supervise":
-        from .supervision.supervisor import supervise
+        from .runs.supervise import supervise
 
         supervise(argv[1], *[int(word) for word in argv[2:]])
         return 0

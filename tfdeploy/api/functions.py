@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -21,7 +20,6 @@ from tfdeploy.trust import store
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.plan import Intent
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.errors import TfdeployError
     from tfdeploy.shared.records import TaskReport
-    from tfdeploy.transfer.send import OnFailed, OnProgress
 
 NOTHING: Mapping[str, str] = {}
 
@@ -93,23 +90,18 @@ def push(
     inventory: models.Inventory,
     *,
     accept_new_host_keys: bool = False,
-    on_progress: Callable[[str, str, int], None] = lambda host, release, arrived: None,
     cancel: threading.Event | None = None,
 ) -> dict[str, dict[str, bool]]:
     """Send the source to every host, and each data set to the hosts that may read it.
 
-    Return for each release to which hosts it was sent. `on_progress(host, release, arrived bytes)`
-    is called from several threads. Raises as `plan` does, and the errors of all hosts.
+    Return for each release to which hosts it was sent. Raises as `plan` does, and the errors of all
+    hosts.
     """
-    from tfdeploy.commands import push as command
-
-    class OwnPush(command.PushWatcher):
-        def sending(self, needed: object) -> AbstractContextManager[tuple[OnProgress, OnFailed]]:
-            return nullcontext((on_progress, lambda error: None))
+    from tfdeploy.commands.push import push
 
     intent = plan(inventory)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        return command.push(fleet, intent, OwnPush())
+        return push(fleet, intent)
 
 
 def start(

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.following.recover_record import RecoveredRun
     from tfdeploy.commands.plan import Intent
-    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns
     from tfdeploy.config.models import Inventory
     from tfdeploy.errors import OutdatedRecord
     from tfdeploy.hosts.fleet import Fleet
@@ -30,10 +29,6 @@ class Questions:
     def trust(self, inventory: Inventory, error: NotTrusted) -> None:
         """Return if the user trusts the inventory now."""
         raise error
-
-    def which(self, several: SeveralLiveRuns) -> runs.Run:
-        """Return the run that the user means."""
-        raise several
 
     def on_restored(self, recovered: RecoveredRun) -> None:
         """Take that the controller had no record of a run, and which hosts had one."""
@@ -83,13 +78,8 @@ def plan(
 def find_run(hosts_file: Path, run_id: str | None, questions: Questions = NOBODY) -> runs.Run:
     """Return a run from its record on the controller, or else from a copy on its hosts.
 
-    Raises RunError, also if several live runs have this name, InventoryError and NotTrusted.
+    A name means the newest run that has it. Raises RunError, InventoryError and NotTrusted.
     """
-    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns, resolve_name
-
-    def require(run: runs.Run) -> None:
-        require_trust(run.inventory, f"the record of run {run.id}", run.flags, questions)
-
     try:
         found = runs.load(hosts_file, run_id)
     except runs.NoRecord as missing:
@@ -98,11 +88,8 @@ def find_run(hosts_file: Path, run_id: str | None, questions: Questions = NOBODY
         recovered = recover_record(load_inventory(hosts_file, questions), run_id, missing)
         found = recovered.run
         questions.on_restored(recovered)
-    require(found)
-    try:
-        return resolve_name(found, run_id, require)
-    except SeveralLiveRuns as several:
-        return questions.which(several)
+    require_trust(found.inventory, f"the record of run {found.id}", found.flags, questions)
+    return found
 
 
 def take_newer_record(outdated: OutdatedRecord, questions: Questions = NOBODY) -> None:

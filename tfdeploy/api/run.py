@@ -17,7 +17,6 @@ from tfdeploy.hosts_file import find_hosts_file
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime, timedelta
 
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
@@ -91,25 +90,23 @@ class Run:
         *tasks: str,
         lines: int | None = None,
         grep: str = "",
-        since: timedelta | datetime | None = None,
         follow: bool = False,
         cancel: threading.Event | None = None,
     ) -> Iterator[LogLine]:
         """Yield the lines of the logs, and with `follow` new ones until all tasks have ended.
 
         `tasks` are names such as "worker:1", or jobs (none: all tasks). `lines` limits the old
-        lines of each task. Hosts select lines that the regular expression `grep` matches ("": all),
-        and that were written since `since`: a time of the host's clock, or a duration until now.
+        lines of each task. Hosts select lines that the regular expression `grep` matches ("": all).
         Raises PlanError for an unknown task or an invalid pattern, and at the end the errors of
         hosts that were given up; with `follow`, a host that is lost is asked again until it
         answers.
         """
-        from tfdeploy.commands.logs import Selection, logs
+        from tfdeploy.commands.logs import logs
 
-        record, selection = self.record, Selection(lines, grep, since)
+        record = self.record
         with (
             open_fleet(record, cancel) as fleet,
-            closing(logs(fleet, record, tasks, selection, follow=follow)) as logged,
+            closing(logs(fleet, record, tasks, lines=lines, grep=grep, follow=follow)) as logged,
         ):
             for new in logged:
                 yield from (LogLine(new.task, new.host, plain_text(line)) for line in new.lines)

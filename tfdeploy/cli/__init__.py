@@ -11,8 +11,8 @@ import warnings
 from typing import NoReturn, TextIO
 
 # In the order in which --help lists the commands.
-from tfdeploy.cli import beginning, training, resuming, watching  # isort: skip
-from tfdeploy.cli import entering, housekeeping, measuring, shells  # isort: skip
+from tfdeploy.cli import beginning, training, trials, resuming, watching  # isort: skip
+from tfdeploy.cli import entering, housekeeping, measuring  # isort: skip
 from tfdeploy.cli import command, completion
 from tfdeploy.cli.command import INTERRUPTED, app, print_interrupted
 from tfdeploy.cli.options import take_newer_record
@@ -20,7 +20,7 @@ from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
 
 __all__ = [
     "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
-    "shells", "training", "watching",
+    "training", "trials", "watching",
 ]  # fmt: skip
 
 
@@ -34,11 +34,6 @@ def main() -> None:
     except TfdeployError as error:
         _print_failure(error)
         sys.exit(error.exit_code)
-    except (ImportError, RuntimeError, TypeError, ValueError):
-        from tfdeploy.environments.installation import exit_if_modules_are_cut_off
-
-        exit_if_modules_are_cut_off()
-        raise
     except KeyboardInterrupt:
         print_interrupted()
         sys.exit(INTERRUPTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -70,6 +71,14 @@ class CommandGroup(TyperGroup):
         with _reason_to_abort():
             return super().invoke(ctx)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Resolve as Typer does; of an unknown command suggest only the nearest one."""
+        if args and args[0] not in self.commands and not ctx.resilient_parsing:
+            close = difflib.get_close_matches(args[0], self.commands, n=1)
+            suggestion = f" Did you mean {close[0]!r}?" if close else ""
+            raise WrongWords(f"No such command {args[0]!r}.{suggestion}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [each for each in self.commands.values() if isinstance(each, Command)]
         width = max(len(each.name or "") for each in commands)
@@ -94,10 +103,11 @@ class Command(TyperCommand):
         """Parse as Typer does; say of an unknown option how the program gets it, and of an argument
         that is missing or unexpected what a whole command looks like."""
         ctx.allow_extra_args = True
-        example = self._examples[0].partition("  #")[0].rstrip()
+        example, given = self._examples[0].partition("  #")[0].rstrip(), [*args]
         try:
             extra = super().parse_args(ctx, args)
         except typer.BadParameter as error:
+            error.message = error.message.replace("a valid int range", "a whole number")
             if type(error).__name__ != MISSING:
                 raise
             raise WrongWords(f"{error.format_message()} For example: {example}", ctx) from None
@@ -105,7 +115,9 @@ class Command(TyperCommand):
             words = next((each for each in self.params if each.name == "words"), None)
             if type(error).__name__ != UNKNOWN_OPTION or words is None:
                 raise
-            short = f"tfdeploy {self.name} -- {getattr(error, 'option_name', '')}"
+            option = getattr(error, "option_name", "")
+            typed = next((word for word in given if word.partition("=")[0] == option), option)
+            short = f"tfdeploy {self.name} -- {typed}"
             example = self._examples[0] if words.required else short
             found = getattr(error, "message", "")
             text = f"{found}; words for the program follow --: {example}"

@@ -1,18 +1,23 @@
-"""What a shell proposes after TAB: run ids, tasks and hosts, from files of the controller alone.
+"""What a shell proposes after TAB, and the script with which it asks: `tfdeploy completion`.
 
-Nothing here connects to a host, asks a question or prints: without an answer there is no proposal.
-The scripts in shells/ ask in Typer's protocol for fish, which has a value in each line.
+Run ids, tasks and hosts come from files of the controller alone. Nothing here connects to a host,
+asks a question or prints: without an answer there is no proposal. The scripts in shells/ ask in
+Typer's protocol for fish, which has a value in each line.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import typer  # noqa: TC002 - Typer reads the annotations of callbacks
+import typer
+
+from tfdeploy.cli.command import SHELL, add_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,3 +110,27 @@ def _run(ctx: typer.Context) -> Run:
     from tfdeploy import run as runs
 
     return runs.load(_hosts_file(ctx), ctx.params.get("run_id"))
+
+
+class Shell(StrEnum):
+    """A shell that has a script in shells/."""
+
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+
+
+@add_command(
+    SHELL,
+    'completion bash    # in ~/.bashrc: eval "$(tfdeploy completion bash)"',
+    'completion zsh     # in ~/.zshrc, after compinit: eval "$(tfdeploy completion zsh)"',
+    "completion fish > ~/.config/fish/completions/tfdeploy.fish",
+)
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> None:
+    """Print a script with which a shell completes commands, runs, tasks and hosts."""
+    from importlib import resources
+
+    script = resources.files("tfdeploy.cli") / "shells" / f"tfdeploy.{shell.value}"
+    sys.stdout.write(script.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""The commands that lead to where a task runs: exec, ssh, forward."""
+"""The commands that lead to where a task runs: exec, ssh."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tfdeploy.cli.options import (
     HOSTS,
     TASK_HELP,
     Hosts,
+    OnHosts,
     RunId,
     Tasks,
-    TasksOn,
     exit_if_failed,
     find_run,
 )
@@ -55,7 +55,7 @@ def execute(
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     task: Tasks = None,
-    on: TasksOn = None,
+    on: OnHosts = None,
 ) -> None:
     """Run a command in a task's directory, with its environment. Exits with its code.
 
@@ -91,37 +91,6 @@ def ssh(task: OneTask, hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
     if _is_terminal():
         Console().print_entrance(entrance)
     raise typer.Exit(command.execute(run.inventory, entrance, [], terminal=_is_terminal()))
-
-
-@add_command(
-    WATCH,
-    "forward worker:0 6006          # a TensorBoard that exec started on its host",
-    "forward worker:0 6006:16006    # at http://127.0.0.1:16006",
-)
-def forward(
-    task: OneTask,
-    port: Annotated[str, typer.Argument(metavar="PORT[:LOCALPORT]",
-                    help="A port of the task's host, and the controller's if it differs.")],
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
-) -> None:  # fmt: skip
-    """Open a port of a task's host on this machine, for its own programs, until Ctrl-C."""
-    from tfdeploy.commands import forward as command
-    from tfdeploy.commands.exec import find_entrance
-    from tfdeploy.output.console import Console
-
-    forwarding = command.Forwarding.parse(port)
-    run = find_run(hosts, run_id)
-    with _open_current_fleet(run) as fleet:  # a host that gives no answer is one sentence
-        placement = find_entrance(fleet, run, task).placement
-    console = Console()
-    try:
-        command.forward(
-            run.inventory, placement, forwarding,
-            lambda opened: console.print_forwarding(placement, opened),
-        )  # fmt: skip
-    except KeyboardInterrupt:  # the way in which it ends
-        raise typer.Exit from None
 
 
 def _split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -1,45 +1,36 @@
-"""The commands about what hosts store: runs, prune."""
+"""The commands about what hosts store, and who waits for them: runs, queue, prune."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tfdeploy.cli.command import DISK, add_command
-from tfdeploy.cli.completion import propose_files
-from tfdeploy.cli.options import HOSTS, Hosts, Json, exit_if_failed, load_inventory
+from tfdeploy.cli.options import (
+    HOSTS,
+    Hosts,
+    Json,
+    RunArgument,
+    exit_if_failed,
+    find_run,
+    load_inventory,
+    open_fleet,
+)
 
 if TYPE_CHECKING:
     from tfdeploy.errors import RunError
     from tfdeploy.output.console import Console
 
 
-@add_command(DISK, "runs", "runs --html")
-def runs(
-    hosts: Hosts = HOSTS,
-    html: Annotated[bool, typer.Option("--html",
-                    help="Ask no host: write a page about all runs on the controller, with links "
-                    "to their reports.")] = False,
-    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE",
-                   help="The page to write. Default: index.html in runs/.", show_default=False,
-                   autocompletion=propose_files)] = None,
-    json: Json = False,
-) -> None:  # fmt: skip
+@add_command(DISK, "runs")
+def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     """Show every run that is stored on the hosts, and its disk space."""
     from tfdeploy.commands import runs as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
 
-    if json and html:
-        raise typer.BadParameter("--html writes a page; expected no --json")
-    if out and not html:
-        raise typer.BadParameter("--out names the page of --html; expected --html, too")
-    if html:
-        _write_page(hosts, out)
-        return
     inventory = load_inventory(hosts)
     with Fleet(inventory) as fleet:
         project_runs = command.runs(fleet, inventory)
@@ -50,22 +41,33 @@ def runs(
     exit_if_failed(project_runs.errors)
 
 
-def _write_page(hosts: Path, out: Path | None) -> None:
-    from tfdeploy.environments import installation
-    from tfdeploy.experiments.run_report import all_runs
-    from tfdeploy.experiments.run_report.page import check_file, write
-    from tfdeploy.output.console import Console
-    from tfdeploy.run import FOLDER, open_runs
+@add_command(DISK, "queue", "queue wide --priority 5")
+def queue(
+    run: RunArgument = None,
+    priority: Annotated[int | None, typer.Option("--priority", metavar="N", min=-99, max=99,
+                        help="Move RUN, which waits: higher numbers come first.",
+                        show_default=False)] = None,
+    hosts: Hosts = HOSTS,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Show which runs of all users wait for GPUs and ports of the hosts, in their order."""
+    from tfdeploy.commands import queue as command
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.console import Console, print_json
 
-    installation.require("plots")
-    own = None if out else open_runs(hosts.parent)
-    console, file = Console(), out or hosts.parent / FOLDER / all_runs.FILE
-    if out:
-        check_file(out)
-    with console.report_progress() as on_report:
-        index = all_runs.gather_index(hosts, file, on_report)
-    write(file, all_runs.render_index(index), own)
-    console.print_text(f"{file}")
+    if (run is None) != (priority is None):
+        raise typer.BadParameter("expected RUN and --priority together, or none of them")
+    if run is not None and priority is not None:
+        moved = find_run(hosts, run)
+        with open_fleet(moved) as fleet:
+            command.move(fleet, moved, priority)
+    with Fleet(load_inventory(hosts)) as fleet:
+        waiting = command.list_queue(fleet)
+    if json:
+        print_json(waiting)
+    else:
+        Console().print_queue(waiting)
+    exit_if_failed(waiting.errors)
 
 
 @add_command(DISK, "prune --dry-run", "prune --keep 2")

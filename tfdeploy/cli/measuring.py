@@ -6,7 +6,7 @@ import shlex
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -98,7 +98,6 @@ def report(
 
     installation.require("plots")
     found = _find_runs(hosts, runs, offline)
-    # `runs --html` takes report.html for the report of that run alone.
     name = "report.html" if len(found) == 1 else "side-by-side.html"
     file = output or found[0].folder / name
     page.check_file(file)
@@ -140,63 +139,33 @@ def _gather_facts(run: Run, offline: bool) -> RunFacts:
     MEASURE,
     "compare nightly 20260501-113000-91c4",
     "compare small=RUN large=RUN --tag accuracy --target 0.9",
-    "compare 'adam=adam-*' sgd=RUN,RUN,RUN --x examples --examples-per-step 128",
+    "compare 'adam=adam-*' sgd=RUN,RUN,RUN",
 )
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN",
                     help="A run's id, name or folder. LABEL=RUN gives it a label. LABEL=RUN,RUN "
-                    "and 'NAME*' are repeated runs: one line, with a band.",
+                    "and 'NAME*' are repeated runs: their median and range.",
                     autocompletion=propose_runs)],
     hosts: Hosts = HOSTS,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME",
                    help="The scalar to compare. Default: loss, Keras's epoch_loss, another "
                    "loss, or the only one that all runs have.")
                    ] = None,
-    pattern: Annotated[str | None, typer.Option("--pattern", metavar="REGEX",
-                       help="Read the chief's log instead of events, with the groups (?P<step>…), "
-                       "(?P<loss>…) and optionally (?P<time>…).")] = None,
     smooth: Annotated[int | None, typer.Option("--smooth", min=0, metavar="STEPS",
                       help="Steps of the running mean. Default: 1/20 of the longest run.")] = None,
     target: Annotated[float | None, typer.Option("--target", metavar="VALUE",
                       help="Show when each run first reached this value.")] = None,
-    picture: Annotated[Path | None, typer.Option("--picture", metavar="FILE",
-                       autocompletion=propose_files,
-                       help="The .svg or .png to write. Default: compare.svg in runs/.")] = None,
-    x: Annotated[Literal["step", "time", "examples"] | None,
-                 typer.Option("--x", metavar="AXIS", help="The x axis: step, time or "
-                 "examples. Default: a panel for each that is known.")] = None,
-    examples_per_step: Annotated[list[str] | None, typer.Option("--examples-per-step",
-                                 metavar="N", help="Examples in one step: add an axis of them. "
-                                 "LABEL=N: of one line. Repeatable.")] = None,
-    synchronous: Annotated[bool, typer.Option("--synchronous",
-                           help="Each step takes that many examples from every worker.")] = False,
-    log: Annotated[bool | None, typer.Option("--log/--linear", help="The y axis. Default: "
-                   "logarithmic for losses.", show_default=False)] = None,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Compare a scalar of collected runs, such as the loss, over steps, time and examples."""
-    from tfdeploy.environments import installation
-    from tfdeploy.experiments import plots, scalars
-    from tfdeploy.experiments.comparing import axes
-    from tfdeploy.experiments.comparing import compare as command
-    from tfdeploy.experiments.comparing.document import compare_document
+    """Compare a scalar of collected runs, such as the loss. `report RUN RUN` draws them."""
+    from tfdeploy.experiments import compare as command
     from tfdeploy.output.console import Console, print_json
 
-    installation.require("plots")
-    folder = None if picture else command.default_folder(hosts)
-    picture = picture or command.default_picture(hosts)
-    plots.check_file(picture)
-    regex = scalars.log_pattern(pattern) if pattern else None
-    examples = axes.parse_examples(examples_per_step or (), synchronous)
-    comparison = command.compare(
-        hosts, runs, tag=tag, pattern=regex, smooth=smooth, target=target, examples=examples
-    )
-    panels = axes.panels(comparison, x, log)
-    if not json:
-        Console().print_comparison(comparison, picture)  # first, because drawing may fail
-    plots.draw(picture, panels, folder)
+    comparison = command.compare(hosts, runs, tag=tag, smooth=smooth, target=target)
     if json:
-        print_json(compare_document(comparison, picture))
+        print_json(comparison)
+    else:
+        Console().print_comparison(comparison)
 
 
 def _parse_seconds(text: str) -> float:
@@ -223,14 +192,11 @@ def sweep(
     = None,
     synchronous: Annotated[bool, typer.Option("--synchronous",
                            help="Each step takes that many examples from every worker.")] = False,
-    pattern: Annotated[str | None, typer.Option("--pattern", metavar="REGEX",
-                       help=r"Read steps from the chief's log instead of events, for example "
-                            r"'step (?P<step>\d+)'.")] = None,
     price_per_hour: Annotated[list[str] | None, typer.Option("--price-per-hour", metavar="PRICE",
                               help="What an hour of each host costs, or HOST=PRICE for one host or "
                               "several: gpu-[01-04]=3.06. Repeatable.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", autocompletion=propose_files,
-                   help="Where to write the record and the picture. Default: sweep/ beside the "
+                   help="Where to write the record. Default: sweep/ beside the "
                    "inventory file.")] = None,
     hosts: Hosts = HOSTS,
     accept_new_host_keys: AcceptNew = False,
@@ -239,30 +205,27 @@ def sweep(
     """Measure speed with different numbers of ps and workers, in short runs.
 
     The same command again measures only what is missing."""
-    from tfdeploy.environments import installation
     from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
-    from tfdeploy.experiments.speed import document, price, report
+    from tfdeploy.experiments.speed import report, verdicts
     from tfdeploy.output.console import Console, print_json
 
-    installation.require("plots")
     console = Console(for_json=json)
     inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
-    prices = price.parse(price_per_hour or [], grid.training_hosts(inventory))
+    prices = verdicts.parse_prices(price_per_hour or [], grid.training_hosts(inventory))
     counting = (examples_per_step, synchronous, prices)
-    settings = grid.Grid(cells, repeats, seconds, pattern, *counting)
+    settings = grid.Grid(cells, repeats, seconds, *counting)
     console.print_grid(settings, folder)
-    with _interruptible(console), console.sweep_progress() as on_start:
-        watcher = command.SweepWatcher(on_start, console.print_cell)
+    watcher = command.SweepWatcher(console.print_measuring, console.print_cell)
+    with _interruptible(console):
         result = command.sweep(
             inventory, settings, folder, watcher, accept_new=accept_new_host_keys
         )
-    console.print_sweep(result, folder / report.PICTURE)
-    report.draw(result, folder / report.PICTURE)
+    console.print_sweep(result)
     if json:
-        print_json(document.sweep_document(result))
+        print_json(report.sweep_document(result))
     raise typer.Exit(0 if result.base else 1)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.start import Queue
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import OutdatedRecord, TfdeployError
     from tfdeploy.hosts.fleet import Fleet
@@ -131,9 +132,31 @@ WaitTime = Annotated[
         "--wait",
         metavar="DURATION",
         show_default=False,
-        help="Wait for GPUs and ports that are in use: 90s, 30m, 1h, or forever. Of several "
-        "that wait, the first that tries gets them: there is no queue.",
+        help="Wait in the queue of the hosts for GPUs and ports that are in use: 90s, 30m, 1h, or "
+        "forever.",
     ),
+]
+InQueue = Annotated[
+    bool,
+    typer.Option(
+        "--queue",
+        help="Return at once: the hosts start the run when its GPUs and ports are free and it is "
+        "its turn. The controller may be switched off.",
+    ),
+]
+Priority = Annotated[
+    int,
+    typer.Option(
+        "--priority",
+        metavar="N",
+        min=-99,
+        max=99,
+        help="The place in the queue: higher numbers come first.",
+    ),
+]
+ShareGpus = Annotated[
+    bool,
+    typer.Option("--share-gpus", help="Start on GPUs that processes of others use, too."),
 ]
 TASK_HELP = "A task (worker:1), several (worker:[0-3]), or a job (worker)."
 TaskArguments = Annotated[
@@ -152,15 +175,6 @@ Tasks = Annotated[
         metavar="TASK",
         help=f"{TASK_HELP} Repeatable.",
         autocompletion=completion.propose_tasks,
-    ),
-]
-TasksOn = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--on",
-        metavar="HOST",
-        help="Only tasks on this host, or several: gpu-[01-04]. Repeatable.",
-        autocompletion=completion.propose_hosts,
     ),
 ]
 OnHosts = Annotated[
@@ -191,13 +205,19 @@ def load_intent(
     counts: Sequence[str] | None = None,
     name: str | None = None,
     release: str | None = None,
+    *,
+    on: Sequence[str] | None = None,
+    share_gpus: bool = False,
 ) -> Intent:
     """Plan what hosts.toml says, with what the command line changes for one run."""
     from tfdeploy.api import opening
-    from tfdeploy.config.overrides import parse_counts
+    from tfdeploy.commands.plan import with_hosts
+    from tfdeploy.config.overrides import parse_counts, with_shared_gpus
 
     changed = parse_counts(counts or (), "--with")
     inventory = load_inventory(hosts)
+    inventory = with_hosts(inventory, on) if on else inventory
+    inventory = with_shared_gpus(inventory) if share_gpus else inventory
     return opening.plan(inventory, words or (), variables or (), changed, name or "", release or "")
 
 
@@ -222,6 +242,19 @@ def open_fleet(run: Run) -> Fleet:
     from tfdeploy.api import opening
 
     return opening.open_fleet(run)
+
+
+def parse_queue(wait: str | None, *, queued: bool = False, priority: int = 0) -> Queue | None:
+    """Return how a run waits in the queue of its hosts; None if it does not. Raises
+    InventoryError."""
+    from tfdeploy.commands.start import Queue
+    from tfdeploy.config.overrides import parse_wait
+
+    if queued and wait:
+        raise typer.BadParameter("--queue returns at once and --wait waits; expected one of them")
+    if priority and not (queued or wait):
+        raise typer.BadParameter("--priority: expected --queue or --wait with it")
+    return Queue(parse_wait(wait) if wait else None, priority) if queued or wait else None
 
 
 def exit_if_failed(errors: Sequence[TfdeployError]) -> None:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from tfdeploy.api.opening import Questions
+from tfdeploy.errors import FleetError
 from tfdeploy.output.console import Console
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdeploy.commands.following.recover_record import RecoveredRun
-    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import NotTrusted
-    from tfdeploy.run import Run
+    from tfdeploy.hosts.fleet import Fleet
 
 
 class AskedUser(Questions):
@@ -30,20 +32,6 @@ class AskedUser(Questions):
         require_yes("do you trust it?", "not trusted: nothing was done")
         store.remember(inventory)
 
-    def which(self, several: SeveralLiveRuns) -> Run:
-        if not has_terminal():
-            raise several
-
-        def parse(answer: str) -> Run:
-            for number, run in enumerate(several.live, 1):
-                if answer.strip() in (str(number), run.id):
-                    return run
-            raise typer.BadParameter(f'found "{answer}"; expected a number or an id of the list')
-
-        Console().print_error(several.with_hint(""))
-        chosen: Run = typer.prompt("which one", value_proc=parse, err=True)
-        return chosen
-
     def on_restored(self, recovered: RecoveredRun) -> None:
         Console().print_restored_record(recovered.run, recovered.hosts)
 
@@ -52,6 +40,20 @@ class AskedUser(Questions):
 
 
 USER = AskedUser()
+
+
+def allow_beside_live_tasks(fleet: Fleet, hosts: Sequence[str]) -> None:
+    """Ask whether to measure the network although tasks run on these hosts, if any do. Without a
+    terminal, raise FleetError."""
+    from tfdeploy.commands.preflight.links import refuse_live_tasks
+
+    try:
+        refuse_live_tasks(fleet, hosts)
+    except FleetError as error:
+        if not has_terminal():
+            raise
+        Console().print_error(error)
+        require_yes("measure the network beside them?", "the network was not measured")
 
 
 def has_terminal() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -13,13 +13,16 @@ from tfdeploy.cli.options import (
     AcceptNew,
     Env,
     Hosts,
+    InQueue,
     Json,
     OlderRelease,
     OnHosts,
+    Priority,
     Quiet,
     RunArgument,
     RunId,
     RunName,
+    ShareGpus,
     WaitTime,
     With,
     Words,
@@ -28,16 +31,24 @@ from tfdeploy.cli.options import (
     exit_interrupted,
     find_run,
     load_intent,
+    load_inventory,
     open_fleet,
+    parse_queue,
 )
 
 if TYPE_CHECKING:
-    from tfdeploy.commands.following.run_follow import RunEnd, Watcher
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tfdeploy.commands.following.run_follow import RunEnd
     from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
+LOOK_EVERY_S = 5.0
 OLD_LINES = 20  # of each log, when a run is followed again
 COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
@@ -84,14 +95,19 @@ def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
     Console().print_text(*(lines if values else [f"nothing in {name} needs your trust"]))
 
 
-@add_command(PREPARE, "check", "check --on gpu-[01-04]")
+@add_command(PREPARE, "check", "check --on gpu-[01-04]", "check --network")
 def check(
     hosts: Hosts = HOSTS,
     on: OnHosts = None,
+    network: Annotated[bool, typer.Option("--network",
+        help="Also measure how fast hosts reach each other whose tasks will talk.")] = False,
+    yes: Annotated[bool, typer.Option("--yes",
+        help="Do not ask: measure the network beside live runs, too.")] = False,
     json: Json = False,
     accept_new_host_keys: AcceptNew = False,
-) -> None:
+) -> None:  # fmt: skip
     """Check the framework, GPUs, ports, disk and network of every host. Starts nothing."""
+    from tfdeploy.cli.questions import allow_beside_live_tasks
     from tfdeploy.commands import check as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import documents
@@ -99,16 +115,66 @@ def check(
 
     intent, console = load_intent(hosts), Console()
     chosen = intent.hosts_on(on or ())
-    with (
-        console.check_progress(intent, chosen),
-        Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet,
-    ):
-        checked = command.check(fleet, intent, chosen)
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+        if network and not yes:
+            allow_beside_live_tasks(fleet, chosen)
+        with console.check_progress(intent, chosen):
+            checked = command.check(fleet, intent, chosen)
+            if network:
+                command.check_network(fleet, intent, checked)
     if json:
         print_json(documents.check_document(checked))
     else:
         console.print_check(checked, intent)
     exit_if_failed(checked.errors)
+
+
+@add_command(PREPARE, "hosts", "hosts gpu-[01-04] --watch")
+def hosts(
+    names: Annotated[list[str] | None, typer.Argument(
+        metavar="[USER@]HOST", help="Hosts, or several: gpu-[01-16]. Without a hosts.toml, hosts "
+        "as ssh knows them. Default: all of hosts.toml.", show_default=False)] = None,
+    hosts: Hosts = HOSTS,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every 5 s.")] = False,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Show what each host has free, and who uses its GPUs. Starts nothing."""
+    from tfdeploy.commands import hosts as command
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.console import Console, print_json, print_json_lines
+
+    inventory, chosen, unreached = _hosts_to_look_at(hosts, names or ())
+    console = Console()
+    with Fleet(inventory) as fleet:
+        while True:
+            seen = command.look(fleet, chosen, unreached)
+            if json:
+                print_json_lines([seen]) if watch else print_json(seen)
+            else:
+                console.clear_screen() if watch else None
+                console.print_hosts(seen)
+            if not watch:
+                break
+            time.sleep(LOOK_EVERY_S)
+    exit_if_failed(seen.errors)
+
+
+def _hosts_to_look_at(
+    hosts: Path, names: Sequence[str]
+) -> tuple[Inventory, tuple[str, ...], list[TfdeployError]]:
+    """Return the hosts that the user named, of hosts.toml if there is one, and the errors of those
+    that are of no use."""
+    if hosts.is_file() or not names:
+        from tfdeploy.commands.plan import with_hosts
+
+        inventory = load_inventory(hosts)
+        chosen = with_hosts(inventory, names).hosts
+        return inventory, tuple(host.name for host in chosen), []
+    from tfdeploy.commands.init import reach
+    from tfdeploy.init.targets import parse_targets
+
+    reached, errors = reach(parse_targets(names, local=False), hosts, "", accept_new=False)
+    return reached, tuple(host.name for host in reached.hosts), errors
 
 
 @add_command(TRAIN, "push", "push --on gpu-[01-04],gpu-07")
@@ -140,26 +206,34 @@ def start(
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
+    on: OnHosts = None,
     name: RunName = None,
     release: OlderRelease = None,
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
     accept_new_host_keys: AcceptNew = False,
     wait: WaitTime = None,
+    queue: InQueue = False,
+    priority: Priority = 0,
+    share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
-    from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
 
-    wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
-    intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
+    waiting = parse_queue(wait, queued=queue, priority=priority)
+    console = Console(for_json=json, is_quiet=quiet)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
+    watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
-    console.print_started(started.run)
+        started = command.start(fleet, intent, watcher, push_first=push, queue=waiting)
+    if queue:
+        console.print_queued(started.run)
+    else:
+        console.print_started(started.run)
     if json:
         print_json(started)
 
@@ -170,38 +244,41 @@ def run(
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
+    on: OnHosts = None,
     name: RunName = None,
     release: OlderRelease = None,
     accept_new_host_keys: AcceptNew = False,
     resilient: Annotated[bool, typer.Option("--resilient",
                          help="If a host or a supervisor is lost permanently, resume the run "
                          "without it.")] = False,
-    watch: Annotated[bool, typer.Option("--watch",
-                     help="On a terminal, show the view of `watch` instead of log lines.")] = False,
     wait: WaitTime = None,
+    queue: InQueue = False,
+    priority: Priority = 0,
+    share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
-    from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console
+    from tfdeploy.output.console import Console, print_json
 
-    if watch and resilient:
-        raise typer.BadParameter("--watch shows one plan; expected no --resilient")
-    console, cancel = Console(for_json=json, is_quiet=quiet), threading.Event() if watch else None
-    wait_s = parse_wait(wait)
-    intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
-    with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        current = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run
+    waiting = parse_queue(wait, queued=queue, priority=priority)
+    console = Console(for_json=json, is_quiet=quiet)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
+    watcher = ShownStart(console)
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+        started = command.start(fleet, intent, watcher, push_first=True, queue=waiting)
+        current = started.run
+        if queue:
+            console.print_queued(current)
+            if json:
+                print_json(started)
+            return
         console.print_started(current)
-        if cancel and not json and _has_screen(console):
-            current, ended = _follow_on_screen(fleet, current, console, cancel)
-        else:
-            current, ended = _follow(fleet, current, console, resilient=resilient)
-        finished = _finish(fleet, current, ended, console)
+        current, ended = _follow(fleet, current, console, resilient=resilient)
+        finished = finish(fleet, current, ended, console)
     _exit_with_end(console, current, finished, json)
 
 
@@ -222,12 +299,12 @@ def attach(
     attached = find_run(hosts, run or run_id)
     with open_fleet(attached) as fleet:
         try:
-            with console.fetch_progress(fleet.transfers, beside_events=True):
+            with console.show_transfers(fleet.transfers, beside_events=True):
                 watcher = shown_following(console)
                 attached, ended = follow_to_end(fleet, attached, watcher, OLD_LINES)
         except KeyboardInterrupt:
             exit_from_following(console, attached)
-        finished = _finish(fleet, attached, ended, console)
+        finished = finish(fleet, attached, ended, console)
     _exit_with_end(console, attached, finished, json)
 
 
@@ -241,7 +318,7 @@ def _follow(
         from tfdeploy.commands.run import follow_resiliently, follow_to_end
 
         follow = follow_resiliently if resilient else follow_to_end
-        with console.fetch_progress(fleet.transfers, beside_events=True):
+        with console.show_transfers(fleet.transfers, beside_events=True):
             return follow(fleet, current_run, shown_following(console))
     except KeyboardInterrupt:
         if resilient:  # a resume may just have stopped it
@@ -250,35 +327,15 @@ def _follow(
         exit_from_following(console, current_run)
 
 
-def _has_screen(console: Console) -> bool:
-    from tfdeploy.live.show import has_screen
-
-    return not console.is_quiet and has_screen(console)
-
-
-def _follow_on_screen(
-    fleet: Fleet, current_run: Run, console: Console, cancel: threading.Event
-) -> tuple[Run, RunEnd]:
-    """Follow the run to its end in the view of `watch`; leaving the view is as Ctrl-C."""
-    try:
-        from tfdeploy.cli.watchers import shown_following
-        from tfdeploy.commands.run import follow_to_end
-        from tfdeploy.live.run_view import follow_on_screen
-
-        def follow(watcher: Watcher) -> tuple[Run, RunEnd]:
-            return follow_to_end(fleet, current_run, watcher)
-
-        return follow_on_screen(fleet, current_run, follow, shown_following(console), cancel)
-    except KeyboardInterrupt:
-        exit_from_following(console, current_run)
-
-
-def _finish(fleet: Fleet, current_run: Run, ended: RunEnd, console: Console) -> FinishedRun:
-    from tfdeploy.commands.run import finish
+def finish(
+    fleet: Fleet, current_run: Run, ended: RunEnd, console: Console, *, every: bool = False
+) -> FinishedRun:
+    """Stop what is left of a run, and collect; exit at Ctrl-C with what to type next."""
+    from tfdeploy.commands import run as command
 
     try:
-        with console.fetch_progress(fleet.transfers):
-            return finish(fleet, current_run, ended)
+        with console.show_transfers(fleet.transfers):
+            return command.finish(fleet, current_run, ended, every=every)
     except KeyboardInterrupt:
         text = "interrupted while the run was being stopped and collected. Next:"
         exit_interrupted(console, current_run, text, COMMANDS_TO_FINISH)

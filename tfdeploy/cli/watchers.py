@@ -12,18 +12,17 @@ from tfdeploy.commands.following.run_follow import Watcher
 from tfdeploy.commands.start import StartWatcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from tfdeploy.commands.environments import BuildResult
+    from tfdeploy.commands.following.launching import Show
     from tfdeploy.commands.plan import Intent
-    from tfdeploy.commands.preflight.wait import Show
     from tfdeploy.commands.push import Outcome
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output.console import Console
     from tfdeploy.shared.records import TaskReport
-    from tfdeploy.transfer.send import OnFailed, OnProgress
 
 
 class ShownStart(StartWatcher):
@@ -32,18 +31,11 @@ class ShownStart(StartWatcher):
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    @contextmanager
-    def sending(
-        self, needed: Mapping[str, Mapping[str, int]]
-    ) -> Iterator[tuple[OnProgress, OnFailed]]:
-        with self._console.push_progress(needed) as progress:
-            yield progress, progress.fail
-
     def on_sent(self, outcome: Outcome, intent: Intent) -> None:
         self._console.print_push_result(outcome, intent)
 
-    def building(self, transfers: Transfers) -> AbstractContextManager[object]:
-        return self._console.fetch_progress(transfers)
+    def moving(self, transfers: Transfers) -> AbstractContextManager[object]:
+        return self._console.show_transfers(transfers)
 
     def on_built(self, built: BuildResult, intent: Intent) -> None:
         self._console.print_environments(built, intent)
@@ -57,26 +49,16 @@ class ShownStart(StartWatcher):
     @contextmanager
     def starting(self) -> Iterator[None]:
         """Exit at Ctrl-C. What had started is stopped before this sees the exception."""
-        with self._exit_at_ctrl_c(
-            "interrupted before all tasks were READY: those that had started were stopped"
-        ):
-            yield
-
-    @contextmanager
-    def waiting(self) -> Iterator[Show]:
-        with (
-            self._exit_at_ctrl_c("interrupted while waiting: nothing was started"),
-            self._console.wait_progress() as show,
-        ):
-            yield show
-
-    @contextmanager
-    def _exit_at_ctrl_c(self, text: str) -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            self._console.print_interrupted(text)
+            self._console.print_interrupted(
+                "interrupted before all tasks were READY: those that had started were stopped"
+            )
             raise typer.Exit(INTERRUPTED) from None
+
+    def waiting(self) -> AbstractContextManager[Show]:
+        return self._console.wait_progress()
 
 
 def shown_following(console: Console) -> Watcher:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,12 +17,12 @@ from tfdeploy.cli.options import (
     Hosts,
     Json,
     JsonLines,
+    OnHosts,
     Quiet,
     RunArgument,
     RunId,
     TaskArguments,
     Tasks,
-    TasksOn,
     exit_from_following,
     exit_if_failed,
     exit_interrupted,
@@ -33,7 +33,7 @@ from tfdeploy.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.logs import NewLines
@@ -52,7 +52,7 @@ def status(
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     task: Tasks = None,
-    on: TasksOn = None,
+    on: OnHosts = None,
     exit_code: Annotated[bool, typer.Option("--exit-code",
                          help="Exit with 0 if all tasks are READY and train, or the run succeeded; "
                          "with 3 if it ended in any other way; with 1 otherwise.")] = False,
@@ -134,20 +134,47 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
     return watched, ending
 
 
+@add_command(WATCH, "metrics", "metrics --port 9464")
+def metrics(
+    run: RunArgument = None,
+    hosts: Hosts = HOSTS,
+    run_id: RunId = None,
+    port: Annotated[int | None, typer.Option("--port", metavar="PORT", min=1, max=65535,
+                    help="Serve them at http://127.0.0.1:PORT/metrics until the run has ended.")]
+        = None,
+) -> None:  # fmt: skip
+    """Print the metrics of a run for Prometheus: tasks, steps, losses, restarts, hosts, GPUs."""
+    from tfdeploy.commands.watch import WatchedRun, follow_samples
+    from tfdeploy.live.metrics import once, serve
+    from tfdeploy.output.console import Console
+
+    found, console = find_run(hosts, run or run_id), Console()
+    watched = WatchedRun(found)
+    try:
+        with open_fleet(found) as fleet, follow_samples(fleet, found) as following:
+            if port is None:
+                sys.stdout.write(once(watched, following))
+            else:
+                console.print_text(f"http://127.0.0.1:{port}/metrics has the metrics of {found.id}")
+                serve(watched, following, port)
+    except KeyboardInterrupt:  # the way in which it ends
+        raise typer.Exit from None
+    exit_if_failed(watched.errors)
+
+
 @add_command(
     WATCH,
     "logs -f",
     "logs worker:[0-3] ps:0 -n 20",
     "logs --on gpu-03",
-    "logs --grep 'Error|nan' --since 10m",
-    "logs --fold",
+    "logs --grep 'Error|nan' -n 20",
 )
 def logs(
     tasks: TaskArguments = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     task: Tasks = None,
-    on: TasksOn = None,
+    on: OnHosts = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs as they grow.")]
     = False,
     lines: Annotated[int | None, typer.Option("-n", "--lines", "--tail", min=0, metavar="N",
@@ -155,38 +182,22 @@ def logs(
     grep: Annotated[str, typer.Option("--grep", metavar="PATTERN",
                     help="Only lines that this regular expression matches. Hosts select them.",
                     show_default=False)] = "",
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME",
-                     help="Only lines written since: 90s, 10m, 2h, 1d, 14:30, 2026-05-01T14:30.")]
-    = None,
-    fold: Annotated[bool, typer.Option("--fold",
-                    help="Print lines that tasks have in common once.")] = False,
-    explain: Annotated[bool, typer.Option("--explain",
-                       help="Say what known messages mean, also without a terminal; not with "
-                       "--json.")] = False,
     json: JsonLines = False,
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
     from tfdeploy.commands import logs as command
-    from tfdeploy.config.option_values import parse_since
     from tfdeploy.output.console import Console
 
-    if explain and json:
-        raise typer.BadParameter("--explain adds text for people; expected it without --json")
-    selection = command.Selection(lines, grep, parse_since(since, datetime.now().astimezone()))
     run = find_run(hosts, run_id)
     console = Console(for_json=json)
-    console.explains = explain
     try:
         with open_fleet(run) as fleet, closing(
             command.logs(
-                fleet, run, [*(tasks or ()), *(task or ())], selection, follow=follow,
+                fleet, run, [*(tasks or ()), *(task or ())], lines=lines, grep=grep, follow=follow,
                 on=on or (), on_lost=console.print_host_lost, on_back=console.print_host_back,
             )
         ) as logged:  # fmt: skip
-            if fold:
-                _print_folded(logged, run, console, follow=follow, json=json)
-            else:
-                _print_lines(logged, console, json=json)
+            _print_lines(logged, console, json=json)
     except KeyboardInterrupt:
         exit_from_following(console, run)
 
@@ -202,42 +213,13 @@ def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) ->
             console.print_log_lines(new.task, new.host, new.lines)
 
 
-def _print_folded(
-    logged: Iterable[NewLines], run: Run, console: Console, *, follow: bool, json: bool
-) -> None:
-    """Print lines that tasks have in common once: with `follow` those of a second together."""
-    from tfdeploy.commands.logs import fold
-    from tfdeploy.output import documents
-    from tfdeploy.output.batching import Batch
-    from tfdeploy.output.console import print_json_lines
-
-    hosts = {str(placement.task): placement.host for placement in run.plan.placements}
-
-    def print_blocks(new: Sequence[NewLines]) -> None:
-        blocks = fold(run, new, console.print_fold_limit)
-        if json:
-            print_json_lines(documents.folded_lines(blocks, hosts))
-        else:
-            console.print_folded(blocks)
-
-    if not follow:
-        print_blocks(list(logged))
-        return
-    batch = Batch(print_blocks, single=0)
-    try:
-        for new in logged:
-            batch.add(new)
-    finally:
-        batch.flush()
-
-
 @add_command(RESULTS, "collect", "collect --follow", "collect --task worker:1")
 def collect(
     named: RunArgument = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     task: Tasks = None,
-    on: TasksOn = None,
+    on: OnHosts = None,
     every: Annotated[bool, typer.Option("--all",
                      help="Fetch every checkpoint, not only the newest.")] = False,
     follow: Annotated[bool, typer.Option("-f", "--follow",
@@ -256,7 +238,7 @@ def collect(
     if follow:
         collected = _collect_and_follow(run, console, every)
     else:
-        with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
+        with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
             collected = command.collect_reachable(
                 fleet, run, every=every, tasks=task or (), on=on or ()
             )
@@ -275,7 +257,7 @@ def fetch(
                      "host.")],
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
-    on: TasksOn = None,
+    on: OnHosts = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
@@ -285,7 +267,7 @@ def fetch(
 
     run = find_run(hosts, run_id)
     console = Console(for_json=json, is_quiet=quiet)
-    with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
+    with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
         fetched = command.fetch(fleet, run, task, paths, on or ())
     console.print_fetched(fetched)
     if json:
@@ -349,7 +331,7 @@ def _collect_and_follow(run: Run, console: Console, every: bool) -> CollectResul
     try:
         with (
             open_fleet(run) as fleet,
-            console.fetch_progress(fleet.transfers, beside_events=True),
+            console.show_transfers(fleet.transfers, beside_events=True),
         ):
             return collect_follow.follow(
                 fleet, run, console.print_new_results, on_failed=console.print_collect_failed,

@@ -11,9 +11,10 @@ from tfdeploy.commands.preflight import program
 from tfdeploy.commands.preflight.host_facts import (
     HostFacts,
     ask_facts,
+    gpus_of,
     launches_by_python,
-    needed_gpus,
 )
+from tfdeploy.commands.preflight.links import measure_links
 from tfdeploy.commands.preflight.plan_warnings import (
     connection_notes,
     plan_warnings,
@@ -22,10 +23,16 @@ from tfdeploy.commands.preflight.plan_warnings import (
 from tfdeploy.commands.preflight.port_check import check_ports
 from tfdeploy.errors import AgentError, HostError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.formatting.humanize import format_count, format_duration, format_size
+from tfdeploy.formatting.humanize import (
+    format_count,
+    format_duration,
+    format_numbers,
+    format_size,
+)
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
+from tfdeploy.planning.links import slow_links
 from tfdeploy.transfer.shared_directory import DirectoryClaims, errors_of_sharing, group_by_store
 from tfdeploy.transport import rsync
 
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.planning.links import Link
     from tfdeploy.shared.records import Launch
 
 MAX_CLOCK_OFFSET_S = 5.0
@@ -45,13 +53,15 @@ MIN_FREE_BYTES = 1 << 30  # for checkpoints and logs
 
 @dataclass
 class CheckResult:
-    """The hosts that answered; `errors` would make a start fail, `notes` may matter."""
+    """The hosts that answered; `errors` would make a start fail, `notes` may matter. `links` are
+    those that were measured."""
 
     __repr__ = short_repr
 
     hosts: tuple[HostFacts, ...] = ()
     errors: list[TfdeployError] = field(default_factory=list)
     notes: list[TfdeployError] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
 
 
 def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> CheckResult:
@@ -87,6 +97,16 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
     return result
 
 
+def check_network(fleet: Fleet, intent: Intent, result: CheckResult) -> None:
+    """Measure the links between the hosts that answered, and add them to the result, with notes
+    about slow ones."""
+    if fleet.stays_connected:
+        result.links += measure_links(fleet, intent, [facts.host for facts in result.hosts])
+        result.notes += slow_links(result.links)
+    else:
+        result.notes.append(TfdeployError("links are not measured with this number of hosts"))
+
+
 def _check_host(
     result: CheckResult,
     facts: HostFacts,
@@ -98,16 +118,18 @@ def _check_host(
 
     What a spare host lacks is only a note; so is what `python` lacks if it runs no task.
     """
-    gpus, errors = needed_gpus(launches, host), result.notes if host.spare else result.errors
+    need, errors = gpus_of(launches, host), result.notes if host.spare else result.errors
+    gpus = need.gpus
     of_python = [*_failed_imports(facts), *of_program, *_invisible_gpus(facts, gpus)]
     (errors if launches_by_python(launches, facts.python) else result.notes).extend(of_python)
     result.notes += _unbuilt_environment(facts)
     errors += [AgentError(facts.host, *problem) for problem in facts.problems]
-    errors += _missing_gpus(facts, gpus)
+    enough = need.count <= sum(gpu in facts.gpus for gpu in need.gpus)
+    (result.notes if enough else errors).extend(_missing_gpus(facts, gpus))
     result.notes += _missing_gpus(facts, [gpu for gpu in host.gpus if gpu not in gpus])
-    result.notes += [AgentError(facts.host, *note) for note in facts.notes]
     result.notes += [*_missing_rsync(facts, host), *_unlisted_gpus(facts, host)]
     result.notes += [*_wrong_clock(facts), *_full_disk(facts)]
+    result.notes += [AgentError(facts.host, problem) for problem in facts.gpu_problems]
 
 
 def _unbuilt_environment(facts: HostFacts) -> Iterator[HostError]:
@@ -160,7 +182,8 @@ def _missing_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:
     if missing:
         yield AgentError(
             facts.host,
-            f"hosts.toml lists GPU {missing[0]}, but nvidia-smi lists "
+            f"hosts.toml lists {'GPU' if len(missing) == 1 else 'GPUs'} {format_numbers(missing)}, "
+            "but nvidia-smi lists "
             f"{format_count(len(facts.gpus), 'GPU') if facts.gpus else 'no GPU'}",
             "correct the host's gpus",
         )

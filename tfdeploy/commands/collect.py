@@ -9,18 +9,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from tfdeploy.commands.trials import list_trials
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.pipeline import RoundPart, run_alone, run_parts
-from tfdeploy.planning.task_selection import select_placements
+from tfdeploy.planning.plan import select_placements
 from tfdeploy.results import events_and_logs
 from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint, fetch_checkpoints
 from tfdeploy.results.outputs import Outputs, fetch_outputs
 from tfdeploy.results.run_folder import disk_errors, exclusive
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
@@ -95,17 +96,22 @@ def collect_reachable(
 ) -> CollectResult:
     """Fetch the chief's newest good checkpoint (or `every` one), outputs, events and all logs.
 
-    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks). Hosts that can't be
+    `tasks` and `on` are as in planning/plan.py (empty: all tasks). Hosts that can't be
     reached are among the result's errors. Raises RunError if another collect of this run is
     running.
+
+    Of a run of trials it fetches the best one, and the scalars of the others; or with `every` all.
     """
     chief, selected = run.plan.chief, select_placements(run.plan, tasks, on)
     of_chief = chief in selected
 
+    has_trials = bool(run.inventory.trials.points)
+    keeps = list_trials(fleet, run).keeps if has_trials and not every else lambda path: True
+
     def fetch(agent: Agent) -> HostResults:
         placements = [placement for placement in selected if placement.host == agent.host]
         with disk_errors(agent):
-            return _fetch(agent, run, placements, every=every)
+            return _fetch(agent, run, placements, keeps, every=every)
 
     with exclusive(run):
         outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
@@ -119,7 +125,7 @@ def collect_reachable(
         errors=tuple(errors_of(outcomes)),
         chief_answered=checkpoints is not None or not of_chief,
         flags=run.flags,
-        of_chief=of_chief,
+        of_chief=of_chief and not has_trials,
     )
 
 
@@ -152,13 +158,21 @@ def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
     return replace(_checkpoint_result(run, None), outputs=outputs)
 
 
-def _fetch(agent: Agent, run: Run, placements: Sequence[Placement], *, every: bool) -> HostResults:
+def _fetch(
+    agent: Agent,
+    run: Run,
+    placements: Sequence[Placement],
+    keeps: Callable[[str], bool],
+    *,
+    every: bool,
+) -> HostResults:
     """Fetch the results of these tasks of one host: the checkpoint first, and small files of all
     kinds in the same round trips."""
     has_chief = run.plan.chief in placements
     checkpoints = [RoundPart(partial(fetch_checkpoints, run=run, every=every))] if has_chief else []
     events, logs = _events_parts(run, placements), _logs_part(run, placements)
-    outputs = [RoundPart(partial(fetch_outputs, run=run, placement=each)) for each in placements]
+    fetch = partial(fetch_outputs, run=run, keeps=keeps)
+    outputs = [RoundPart(partial(fetch, placement=each)) for each in placements]
     run_parts(agent, [*checkpoints, *events, logs, *outputs])
     return HostResults(
         checkpoints[0].result if checkpoints else None,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.environments import spec, wheelhouse
-from tfdeploy.environments.comparison import differences
+from tfdeploy.environments.packages import differences
 from tfdeploy.errors import (
     AgentError,
     Cancelled,
@@ -33,7 +32,7 @@ from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.hosts.agent_client import Agent
@@ -160,22 +159,9 @@ def _send_uv(fleet: Fleet, states: Mapping[str, EnvironmentState]) -> dict[str, 
     for platform, hosts in platforms.items():
         release = wheelhouse.uv_release(*platform)
         if release:
-            _send(fleet, release, hosts, "uv")
+            send(fleet, fleet.inventory.project, release, hosts, "uv")
             sent |= dict.fromkeys(hosts, release.id)
     return sent
-
-
-def _send(fleet: Fleet, release: Release, hosts: Iterable[str], what: str) -> None:
-    """Send a release, and show how far that is."""
-    with ExitStack() as stack:
-        progress = {
-            host: stack.enter_context(fleet.transfers.begin(f"to {host}", release.size))
-            for host in hosts
-        }
-        send(
-            fleet, fleet.inventory.project, release, progress,
-            lambda host, _, arrived: progress[host](what, arrived),
-        )  # fmt: skip
 
 
 def _build_all(fleet: Fleet, specs: Specs, uv: Mapping[str, str], wheels: str = "") -> Outcomes:
@@ -252,7 +238,7 @@ def _send_wheels(
                 transfer.file = f"{note}: {step}"
 
             release = wheelhouse.download(spec, target, Path(folder), show)
-        _send(fleet, release, hosts, "wheels")
+        send(fleet, fleet.inventory.project, release, hosts, "wheels")
         return release
 
 

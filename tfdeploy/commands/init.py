@@ -16,8 +16,10 @@ from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.hosts.fleet import Fleet, errors_of
 from tfdeploy.init import document, explore, network, placement, requirements, strategy
 from tfdeploy.init.machine import Machine
+from tfdeploy.init.program import data_outside
 from tfdeploy.init.targets import find_agent_pythons, inventory_of
 from tfdeploy.planning import placing
+from tfdeploy.planning.frameworks import title
 from tfdeploy.transport.ssh import config
 
 if TYPE_CHECKING:
@@ -66,29 +68,35 @@ def draft(
 ) -> Draft:
     """Look at the hosts and propose a hosts.toml for those that can be used. Raises FleetError if
     none can."""
-    hosts, errors = _reach(targets, file, ssh_config, accept_new=accept_new)
+    hosts, errors = reach(targets, file, ssh_config, accept_new=accept_new)
     with Fleet(hosts, accept_new=accept_new) as fleet:
-        explored = explore.explore(fleet, _local_pythons(), program)
+        recognized = strategy.recognize({p: each.syntax for p, each in program.files.items()})
+        more = (strategy.LEGACY_KERAS,) if recognized.keras_2 else ()
+        explored = explore.explore(fleet, _local_pythons(), program, more)
         errors += errors_of(explored)
         machines = [each for each in explored.values() if isinstance(each, Machine)]
         if not machines:
             raise_all(errors)
-        recognized = strategy.recognize({p: each.syntax for p, each in program.files.items()})
         placed = placement.place(recognized.tasks, machines, recognized.most_workers)
         machines, notes = _with_network(fleet, machines, placed.keys)
-    needed = requirements.choose(program, machines, legacy_keras=recognized.legacy_keras)
+    needed = requirements.choose(
+        program, machines, file.absolute().parent, keras_2=bool(recognized.keras_2)
+    )
     proposal = document.Proposal(
         project_name(file), program, recognized, machines, placed, _reasons(errors), ssh_config,
         needed,
     )  # fmt: skip
     text = document.write(proposal)
     loaded = _validated(text, file, machines)
-    notes += [*_import_errors(machines), *_without_environment(file, machines)]
+    notes += [*_import_errors(program.framework, machines)]
+    notes += _without_environment(file, program.framework, machines)
     notes += requirements.lacking(program, loaded, machines)
+    notes += requirements.with_cuda(program, machines) if needed else ()
+    notes += data_outside(program, file.absolute().parent)
     return Draft(file, text, loaded, proposal, tuple(errors), tuple(notes))
 
 
-def _reach(
+def reach(
     targets: Sequence[Target], file: Path, ssh_config: str, *, accept_new: bool
 ) -> tuple[Inventory, list[TfdeployError]]:
     """Return an inventory of the hosts that can run the agent, and the errors of the others. Raises
@@ -152,19 +160,23 @@ def _local_pythons() -> list[str]:
     return [*([f"{active}/bin/python"] if active else []), sys.executable]
 
 
-def _without_environment(file: Path, machines: Sequence[Machine]) -> list[TfdeployError]:
-    """Return a note if this machine lacks TensorFlow, and an environment of the project has it."""
-    lacks = any(machine.is_local and not machine.tensorflow for machine in machines)
-    return inactive_environment(file.absolute().parent) if lacks else []
+def _without_environment(
+    file: Path, framework: str, machines: Sequence[Machine]
+) -> list[TfdeployError]:
+    """Return a note if this machine lacks the framework, and an environment of the project has
+    it."""
+    lacks = any(machine.is_local and not machine.framework for machine in machines)
+    return inactive_environment(file.absolute().parent, framework) if lacks else []
 
 
-def inactive_environment(folder: Path) -> list[TfdeployError]:
+def inactive_environment(folder: Path, framework: str) -> list[TfdeployError]:
     """Return a note about an environment in the folder that is not run unasked: a clone could have
     brought it along."""
-    found = [mark.parents[3] for mark in folder.glob("*/lib/python3*/site-packages/tensorflow")]
+    found = [mark.parents[3] for mark in folder.glob(f"*/lib/python3*/site-packages/{framework}")]
     return [
         TfdeployError(
-            f"{escape_line(each.name)} has TensorFlow, but it is not activated, so it was not run",
+            f"{escape_line(each.name)} has {title(framework)}, but it is not activated, so it was "
+            "not run",
             f"if it is yours: source {quote_path(f'{each.name}/bin/activate')}, and run tfdeploy "
             "init again",
         )
@@ -218,10 +230,12 @@ def _reasons(errors: Sequence[TfdeployError]) -> dict[str, str]:
     return {error.host: error.message for error in errors if isinstance(error, HostError)}
 
 
-def _import_errors(machines: Sequence[Machine]) -> list[TfdeployError]:
-    """Return a note for each Python that has TensorFlow, but can't import it."""
+def _import_errors(framework: str, machines: Sequence[Machine]) -> list[TfdeployError]:
+    """Return a note for each Python that has the framework, but can't import it."""
     return [
-        AgentError(machine.name, f"its TensorFlow can't be imported by {machine.import_error}")
+        AgentError(
+            machine.name, f"its {title(framework)} can't be imported by {machine.import_error}"
+        )
         for machine in machines
         if machine.import_error
     ]

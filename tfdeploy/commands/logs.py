@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import PlanError, raise_all
-from tfdeploy.formatting import fold_lines
-from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.hosts.events import Listener, may_return
-from tfdeploy.planning import task_selection
+from tfdeploy.planning import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from tfdeploy.errors import HostError
-    from tfdeploy.formatting.fold_lines import Block
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.following import Following
-    from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.reports import LogLines
 
@@ -34,53 +28,45 @@ class NewLines:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The last `lines` existing lines of each log (None: all), of those that the regular expression
-    `grep` matches ("": all) and that were written since `since`: a time of the host's clock, or a
-    duration until now (None: all).
-
-    Raises PlanError if the pattern is invalid.
-    """
-
-    lines: int | None = None
-    grep: str = ""
-    since: timedelta | datetime | None = None
-
-    def __post_init__(self) -> None:
-        try:
-            re.compile(self.grep)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise PlanError(
-                f'--grep: found "{self.grep:.60}"; expected a regular expression: {error}'
-            ) from None
-
-
 def logs(
     fleet: Fleet,
     run: Run,
-    tasks: Sequence[str],
-    selection: Selection,
+    tasks: Sequence[str] = (),
     *,
-    follow: bool,
+    lines: int | None = None,
+    grep: str = "",
+    follow: bool = False,
     on: Sequence[str] = (),
     on_lost: Callable[[HostError], None] = lambda error: None,
     on_back: Callable[[str], None] = lambda host: None,
 ) -> Generator[NewLines]:
     """Yield the existing lines of logs, and with `follow` new ones, until all tasks have ended.
 
-    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks). With `follow`,
-    `on_lost` is called when a host is lost and `on_back` when it answers again; its log continues
-    where it was. Raises PlanError if no task is selected, and at the end the errors of the hosts
-    that were given up.
+    Existing ones are the last `lines` of each log (None: all), of those that the regular expression
+    `grep` matches ("": all). `tasks` and `on` are as in planning/plan.py (empty: all
+    tasks). With `follow`, `on_lost` is called when a host is lost and `on_back` when it answers
+    again; its log continues where it was. Raises PlanError if no task is selected or the pattern is
+    invalid, and at the end the errors of the hosts that were given up.
     """
-    placements = task_selection.select_placements(run.plan, tasks, on)
-    lines = _Lines(on_lost if follow else None, on_back)
-    with _follow(fleet, run, placements, selection, follow=follow) as following:
+    _refuse_invalid(grep)
+    placements = plan.select_placements(run.plan, tasks, on)
+    new = _Lines(on_lost if follow else None, on_back)
+    with fleet.follow(
+        run, placements, logs=True, lines=lines, forever=follow, chief="", grep=grep
+    ) as following:
         for host, event in following.events():
-            lines.dispatch(host, event)
-            yield from lines.pop()
-    raise_all(lines.errors)
+            new.dispatch(host, event)
+            yield from new.pop()
+    raise_all(new.errors)
+
+
+def _refuse_invalid(grep: str) -> None:
+    try:
+        re.compile(grep)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise PlanError(
+            f'--grep: found "{grep:.60}"; expected a regular expression: {error}'
+        ) from None
 
 
 class _Lines(Listener):
@@ -108,29 +94,3 @@ class _Lines(Listener):
 
     def on_back(self, host: str) -> None:
         self._on_back(host)
-
-
-def fold(run: Run, new: Sequence[NewLines], on_limit: Callable[[], None]) -> list[Block]:
-    """Return the lines, without colors, in blocks: those that tasks have in common once. Calls
-    `on_limit` if logs differ in too many lines to be folded."""
-    written: dict[str, list[str]] = {str(p.task): [] for p in run.plan.placements}
-    for each in new:
-        written[each.task] += map(plain_text, each.lines)
-    return fold_lines.fold(written, on_limit)
-
-
-def _follow(
-    fleet: Fleet, run: Run, placements: Sequence[Placement], selection: Selection, *, follow: bool
-) -> Following:
-    since = selection.since
-    return fleet.follow(
-        run,
-        placements,
-        logs=True,
-        lines=selection.lines,
-        forever=follow,
-        chief="",
-        grep=selection.grep,
-        since_s=since.total_seconds() if isinstance(since, timedelta) else None,
-        since_at=since.timestamp() if isinstance(since, datetime) else None,
-    )

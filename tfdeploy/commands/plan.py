@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy import run as runs
 from tfdeploy.errors import prefix_plan_errors
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.planning import checks, fields, frameworks, launch, placing
-from tfdeploy.planning.fields import RunNames
-from tfdeploy.planning.task_counts import describe, with_counts
-from tfdeploy.planning.task_selection import select_hosts
+from tfdeploy.planning import checks, frameworks, launch, placing, roles
+from tfdeploy.planning.plan import select_hosts
+from tfdeploy.planning.replanning import describe, with_counts
+from tfdeploy.planning.roles import RunNames
 from tfdeploy.release import gitignore, snapshot
 from tfdeploy.release.snapshot import Release
 
@@ -111,7 +111,9 @@ class Intent:
         names = self.names
         secrets = dict.fromkeys(self.inventory.training.secrets, SET_AT_START)
         launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets, placements)
-        return tuple(each.in_directory(SET_AT_START) for each in launches)
+        has_trials = bool(self.inventory.trials.points)
+        examples = (each.of_trial(0) if has_trials else each for each in launches)
+        return tuple(each.in_directory(SET_AT_START) for each in examples)
 
     @property
     def names(self) -> RunNames:
@@ -134,6 +136,13 @@ class Intent:
         """Return the hosts that get a data set: those of its tasks, and the spare hosts."""
         spares = [host.name for host in self.inventory.hosts if host.spare]
         return [*readers(self.inventory, self.plan, place), *spares]
+
+
+def with_hosts(inventory: Inventory, names: Sequence[str]) -> Inventory:
+    """Return the inventory with only the named hosts. Raises PlanError."""
+    chosen = select_hosts([host.name for host in inventory.hosts], names)
+    hosts = tuple(host for host in inventory.hosts if host.name in chosen)
+    return inventory.copy_with({"hosts": hosts})
 
 
 def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent:
@@ -159,7 +168,7 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
     has_own = "imports" in inventory.training.given
     intent = Intent(resolved, placed, source, data, environments, options, has_own)
     # An unknown {field} is found now, not after the push.
-    fields.check_words(resolved, placed, intent.names, options.words)
+    roles.check_word_fields(resolved, placed, intent.names, options.words)
     with prefix_plan_errors(file):
         intent.examples()
     return intent
@@ -189,7 +198,8 @@ def _with_defaults_of_scripts(inventory: Inventory) -> Training:
     """Return [training] with the `imports` of the scripts that the commands run, as these are now,
     and with the `ends_with` of their workers, unless hosts.toml sets them."""
     training, texts = inventory.training, script_texts(inventory)
-    imports = training.imports if "imports" in training.given else frameworks.imports_in(texts)
+    found = frameworks.imports_in(texts, training)
+    imports = training.imports if "imports" in training.given else found
     changed: dict[str, Any] = {} if imports == training.imports else {"imports": imports}
     if training.ends_with is None and frameworks.has_waiting_workers(texts):
         changed["ends_with"] = "chief"
@@ -269,10 +279,18 @@ def _excluded(inventory: Inventory) -> tuple[str, ...]:
     own = (inventory.file.parent.resolve() / runs.FOLDER, *(folder.resolve() for folder in local))
     folders = (f"{gitignore.literal(f.relative_to(root))}/" for f in own if f.is_relative_to(root))
     data = (gitignore.literal(path) for path in _data_in_source(inventory))
-    files = {inventory.file, inventory.file.resolve()}
+    files = {inventory.file, inventory.file.resolve(), *_other_hosts_files(inventory)}
     hosts = (gitignore.literal(f.relative_to(root)) for f in files if f.is_relative_to(root))
     notebooks = (f"!{gitignore.literal(path)}" for path in frameworks.notebooks(inventory.training))
     return (*notebooks, *inventory.source.exclude, *folders, *data, *hosts)
+
+
+def _other_hosts_files(inventory: Inventory) -> Iterator[Path]:
+    """Yield the hosts files of earlier runs, which may have any name."""
+    folder = inventory.file.parent.resolve()
+    for name in runs.hosts_files(folder / runs.FOLDER):
+        if (folder / name).is_file() and snapshot.is_hosts_file(folder / name):
+            yield folder / name
 
 
 def _data_in_source(inventory: Inventory) -> Iterator[Path]:

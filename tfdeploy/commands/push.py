@@ -10,17 +10,15 @@ from tfdeploy.errors import RunError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.transfer.send import send
-from tfdeploy.transfer.shared_directory import group_by_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from tfdeploy.commands.environments import BuildResult
     from tfdeploy.commands.plan import Intent
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.transfer.send import OnFailed, OnProgress
 
 Outcome = dict[str, dict[str, bool]]
 """The result of `send` for each release, by its id: was it sent to a host, or already there?"""
@@ -29,20 +27,12 @@ Outcome = dict[str, dict[str, bool]]
 class PushWatcher:
     """What a push calls while it goes on. This one shows nothing."""
 
-    def sending(
-        self, needed: Mapping[str, Mapping[str, int]]
-    ) -> AbstractContextManager[tuple[OnProgress, OnFailed]]:
-        """Return a context for the time in which releases are sent; `needed` is as of `needs`. It
-        yields functions for the bytes that have arrived, and for errors of hosts; any thread calls
-        them."""
-        return nullcontext((lambda host, release, arrived: None, lambda error: None))
+    def moving(self, transfers: Transfers) -> AbstractContextManager[object]:
+        """Return a context for the time in which releases are sent, and environments built."""
+        return nullcontext()
 
     def on_sent(self, outcome: Outcome, intent: Intent) -> None:
         """Take what was sent where."""
-
-    def building(self, transfers: Transfers) -> AbstractContextManager[object]:
-        """Return a context for the time in which environments are built."""
-        return nullcontext()
 
     def on_built(self, built: BuildResult, intent: Intent) -> None:
         """Take which hosts have built their environments."""
@@ -65,33 +55,27 @@ def push(
     `build_environments` do.
     """
     hosts = intent.hosts if hosts is None else hosts
-    with watcher.sending(needs(intent, hosts)) as (on_progress, on_failed):
-        outcome = _send_releases(fleet, intent, hosts, on_progress, on_failed)
+    with watcher.moving(fleet.transfers):
+        outcome = _send_releases(fleet, intent, hosts)
     watcher.on_sent(outcome, intent)
     specs = {host: spec for host, spec in intent.environments.items() if host in hosts}
     if specs:
-        with watcher.building(fleet.transfers):
+        with watcher.moving(fleet.transfers):
             built = build_environments(fleet, specs)
         watcher.on_built(built, intent)
     return outcome
 
 
-def _send_releases(
-    fleet: Fleet,
-    intent: Intent,
-    hosts: Sequence[str],
-    on_progress: OnProgress,
-    on_failed: OnFailed,
-) -> Outcome:
+def _send_releases(fleet: Fleet, intent: Intent, hosts: Sequence[str]) -> Outcome:
     project, source = intent.inventory.project, intent.release
     if intent.options.release:
         refuse_missing_release(fleet, intent)
         outcome = {source.id: dict.fromkeys(hosts, False)}
     else:
-        outcome = {source.id: send(fleet, project, source, hosts, on_progress, on_failed)}
+        outcome = {source.id: send(fleet, project, source, hosts)}
     for place, data in intent.data.items():
         readers = [host for host in intent.readers(place) if host in hosts]
-        outcome[data.id] = send(fleet, project, data, readers, on_progress, on_failed)
+        outcome[data.id] = send(fleet, project, data, readers)
     return outcome
 
 
@@ -105,19 +89,3 @@ def refuse_missing_release(fleet: Fleet, intent: Intent) -> None:
             f"release {intent.release.id} is not on {fold_names(lacking)}",
             "tfdeploy runs shows the runs that the hosts still have: --release RUN",
         )
-
-
-def needs(intent: Intent, hosts: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
-    """Return the releases that each host, or each of `hosts`, needs: the bytes to send, by id; 0 if
-    another host receives them for it."""
-    source = {} if intent.options.release else {intent.release.id: intent.release.size}
-    sizes = {host: dict(source) for host in (intent.hosts if hosts is None else hosts)}
-    for place, data in intent.data.items():
-        for host in sizes.keys() & {*intent.readers(place)}:
-            sizes[host][data.id] = data.size
-    groups = group_by_store(intent.inventory, sizes)
-    others = {host for others in groups.values() for host in others}
-    return {
-        host: dict.fromkeys(needed, 0) if host in others else needed
-        for host, needed in sizes.items()
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 from tfdeploy import run as runs
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
-from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
 from tfdeploy.commands.start import launch, secret_values, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop, stop_reachable
@@ -30,21 +29,22 @@ from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.planning import failover, placing
 from tfdeploy.planning import launch as launches
-from tfdeploy.planning.task_counts import describe, with_counts
+from tfdeploy.planning import placing, replanning
+from tfdeploy.planning.replanning import describe, with_counts
 from tfdeploy.results.handover import CheckpointCopy, hand_over_checkpoint, hand_over_outputs
+from tfdeploy.results.run_folder import has_end_of
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
-from tfdeploy.shared.records import BACKOFF, ENDED, READY, RUNNING, STARTING, SUCCEEDED
+from tfdeploy.shared.records import BACKOFF, ENDED, QUEUED, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
-    from tfdeploy.commands.preflight.wait import Show
+    from tfdeploy.commands.following.launching import Waiting
+    from tfdeploy.commands.start import Queue
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.byte_progress import Transfers
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
     from tfdeploy.shared.records import TaskReport
 
-ACTIVE = (STARTING, RUNNING, READY, BACKOFF)
+ACTIVE = (QUEUED, STARTING, RUNNING, READY, BACKOFF)
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,14 @@ def resume(
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
     transfers: Transfers | None = None,
     cancel: threading.Event | None = None,
+    queue: Queue | None = None,
+    waiting: Waiting = lambda: nullcontext(lambda conflicts: None),
 ) -> ResumeResult:
     """Stop what is left of the run, plan it with the `changes`, bring the newest checkpoint to its
     chief, and start it again under the same id.
 
-    If another thread sets `cancel`, raise Cancelled: the run is as it was, or stopped on all hosts.
+    With `queue` and `waiting`, it waits as `launch` does. If another thread sets `cancel`, raise
+    Cancelled: the run is as it was, or stopped on all hosts.
     Raises RunError if the run has succeeded, or is well and nothing changes; PlanError if the hosts
     can't run it, and what `stop` and `start` raise.
     """
@@ -124,34 +127,11 @@ def resume(
         stop_s = time.monotonic() - started_at
         source = hand_over_checkpoint(fleet, old, new)
         files = tuple(hand_over_outputs(fleet, old, new))
-        resumed = launch(fleet, new, on_report)
+        resumed = launch(fleet, new, on_report, queue=queue, waiting=waiting)
         start_s = time.monotonic() - started_at - stop_s
         still_running = left_out()
         times = (round(stop_s, 3), round(start_s, 3))
         return ResumeResult(resumed, source, files, stopped, *times, still_running)
-
-
-def resume_when_free(
-    old: Run,
-    changes: Changes,
-    wait_s: float,
-    waiting: Callable[[], AbstractContextManager[Show]],
-    try_to_resume: Callable[[Run, Changes], ResumeResult],
-) -> ResumeResult:
-    """Return what `try_to_resume(old, changes)` returns; it is `resume`, and is called again as
-    `start_when_free` does it. Between two calls the run is stopped, and nothing of it is held."""
-
-    def try_again() -> ResumeResult:
-        starts = runs.read_folder(old.folder).starts  # a call that was refused counts
-        return try_to_resume(replace(old, starts=starts), changes)
-
-    def in_use() -> list[TfdeployError]:
-        tried = runs.read_folder(old.folder)
-        planned = launches.make(tried.inventory, tried.plan, tried.names, "")
-        with Fleet(tried.inventory) as fleet:
-            return find_conflicts(fleet, tried.plan, planned)
-
-    return start_when_free(try_again, wait_s, waiting, in_use)
 
 
 @contextmanager
@@ -173,7 +153,7 @@ def _without_hosts(run: Run, without: Sequence[str]) -> Inventory:
     """Return the run's inventory without some hosts; "auto" ports will be chosen again."""
     inventory = run.inventory
     for host in without:
-        inventory = failover.remove_host(inventory, host)
+        inventory = replanning.remove_host(inventory, host)
     hosts = (
         host.copy_with({"ports": AUTO_PORTS}) if host.name in run.auto_ports else host
         for host in inventory.hosts
@@ -192,7 +172,7 @@ def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
     larger = inventory.copy_with({"hosts": (*inventory.hosts, *added)})
     with prefix_plan_errors(describe(changes.counts)):
         changed = with_counts(larger, changes.counts, [host.name for host in changes.on])
-    return failover.limit_replicas(changed)
+    return replanning.limit_replicas(changed)
 
 
 def _restrict(run: Run, hosts: Sequence[str]) -> Run:
@@ -232,9 +212,10 @@ def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: C
     found = status(old_fleet, remaining)
     chief = found.report(str(old.plan.chief.task))
     if chief and chief.state == SUCCEEDED:
+        is_here = has_end_of(old, "")
         raise RunError(
             f"run {old.id} has succeeded: nothing to resume",
-            f"tfdeploy collect {old.flags}",
+            f"its results are in {old.folder}" if is_here else f"tfdeploy collect {old.flags}",
         )
     gone = [e.host for e in found.errors if isinstance(e, Unreachable | CommandTimedOut)]
     if gone:
@@ -251,7 +232,7 @@ def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: C
 def _plan_again(fleet: Fleet, inventory: Inventory, old: Run, *, on_other_hosts: bool) -> Run:
     """Return the run as it will be started again."""
     if on_other_hosts:
-        inventory = failover.rotate_ports(inventory, old.plan)
+        inventory = replanning.rotate_ports(inventory, old.plan)
     auto_ports = tuple(host.name for host in inventory.hosts if host.ports == AUTO_PORTS)
     inventory = with_free_ports(fleet, inventory, placing.make_plan_from_addresses(inventory))
     plan = placing.make_plan_from_addresses(inventory)
@@ -294,12 +275,4 @@ def _send_release(
             f"since: it is release {current.id} now",
             "restore the files as they were at the start, or start a new run",
         )
-    with ExitStack() as stack:
-        progress = {
-            host: stack.enter_context(fleet.transfers.begin(f"to {host}", current.size))
-            for host in lacking
-        }
-        send(
-            fleet, project, current, lacking,
-            lambda host, release, arrived: progress[host]("", arrived),
-        )  # fmt: skip
+    send(fleet, project, current, lacking)

@@ -115,14 +115,14 @@ def _resume_without(
             without = (*without, *sorted(more - {*without}))
 
 
-def finish(fleet: Fleet, run: Run, ended: RunEnd) -> FinishedRun:
-    """Stop what is left of a run, and collect from all hosts.
+def finish(fleet: Fleet, run: Run, ended: RunEnd, *, every: bool = False) -> FinishedRun:
+    """Stop what is left of a run, and collect from all hosts as `collect_reachable` does.
 
     Raises RunError, after the failure of the run, if another collect of it is running.
     """
     stopped = stop_reachable(fleet, run, launched=run.launched)
     try:
-        collected = collect_reachable(fleet, run)
+        collected = collect_reachable(fleet, run, every=every)
     except RunError as error:
         raise_all([*([ended.failure] if ended.failure else []), *stopped.errors, error])
         raise

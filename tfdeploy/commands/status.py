@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from tfdeploy.commands.following.slow_tasks import slow_tasks
 from tfdeploy.commands.following.training_history import is_healthy
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import roles
-from tfdeploy.planning.plan import Placement
-from tfdeploy.planning.task_selection import select_placements
+from tfdeploy.planning.plan import Placement, select_placements
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.protocol.reports import Status
 from tfdeploy.shared.records import ENDED, STOPPED, SUCCEEDED, TaskReport
@@ -19,6 +19,7 @@ from tfdeploy.shared.records import ENDED, STOPPED, SUCCEEDED, TaskReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tfdeploy.errors import HostError
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
@@ -45,7 +46,7 @@ class RunStatus:
     """The state of each task."""
 
     __repr__ = short_repr
-    KEYS = ("run_id", "release", "network", "tasks", "errors")
+    KEYS = ("run_id", "release", "network", "tasks", "slow", "errors")
     NAMES: ClassVar = {"run_id": "run"}
 
     run: Run = field(repr=False)
@@ -68,6 +69,11 @@ class RunStatus:
     def network(self) -> str:
         """`guarded`, `strict` or `open`: who may connect to the tasks."""
         return self.run.network
+
+    @property
+    def slow(self) -> list[HostError]:
+        """What is slower than the rest of the run, in sentences with figures."""
+        return slow_tasks((task.placement, task.report) for task in self.tasks)
 
     @property
     def exit_code(self) -> int:
@@ -99,7 +105,7 @@ def status(
 ) -> RunStatus:
     """Ask every host for its tasks, and for the last `tail` lines of their logs.
 
-    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks). When some hosts take
+    `tasks` and `on` are as in planning/plan.py (empty: all tasks). When some hosts take
     longer, `on_wait` gets the status of the others and the names of those that have not answered.
     Raises PlanError if `tasks` and `on` select no task, and nothing else.
     """
@@ -121,6 +127,10 @@ def status(
     return combine(fleet.outcomes(tasks_by_host, ask, on_wait=report))
 
 
+def _task_status(placement: Placement, report: TaskReport | None) -> TaskStatus:
+    return TaskStatus(placement.with_gpus(report.gpus if report else None), report)
+
+
 def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> RunStatus:
     """Return the status of these placements, whose hosts have all answered or failed."""
     tasks_by_host = _tasks_by_host(placements)
@@ -134,7 +144,7 @@ def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> R
         missing = [task for task in tasks_by_host[host] if task not in outcome]
         errors += _missing_tasks(run, host, missing)
     explained = {task: _with_peers(run, report, reports) for task, report in reports.items()}
-    statuses = (TaskStatus(p, explained.get(str(p.task))) for p in placements)
+    statuses = (_task_status(p, explained.get(str(p.task))) for p in placements)
     return RunStatus(run, tuple(statuses), tuple(errors))
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.cluster import Task
-from tfdeploy.commands.following import run_end
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.formatting.short_repr import short_repr
@@ -166,8 +165,6 @@ def stop_reachable(
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
     errors = [*found.errors, *([] if launched else found.live())]
     unique = tuple({str(error): error for error in errors}.values())
-    if not silent:
-        run_end.save(run, found.states)
     advice = _advice(run) if found.saved else ""
     return StopResult(
         found.states, found.saved, unique, ended_unasked, tuple(unconfirmed), advice,

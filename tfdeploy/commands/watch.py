@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
+from tfdeploy.commands.following.slow_tasks import slow_tasks
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
 from tfdeploy.errors import OutdatedRecord, TfdeployError
 from tfdeploy.hosts.events import Listener, may_return
@@ -135,6 +136,11 @@ class WatchedRun(Listener):
         return bool(known) and all(task.has_ended for task in known)
 
     @property
+    def slow(self) -> list[HostError]:
+        """Return what is slower than the rest of the run, in sentences with figures."""
+        return slow_tasks((task.placement, task.report) for task in self.tasks.values())
+
+    @property
     def exit_code(self) -> int:
         """Return the exit code of a run that has ended, as `attach` does."""
         chief = str(self.run.plan.chief.task)
@@ -176,6 +182,7 @@ class WatchedRun(Listener):
             task.cpu = max(0.0, use.cpu_s - task.cpu_s) / elapsed_s if elapsed_s > 0 else None
             task.report, task.cpu_s, task.used_bytes = use.report, use.cpu_s, use.used_bytes
             task.reported_at = now
+            task.placement = task.placement.with_gpus(use.report.gpus)
         for log in sample.logs:
             self.tasks[log.task].log.extend(log.lines)
             self.tasks[log.task].lines += len(log.lines)

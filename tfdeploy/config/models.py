@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         CheckpointDir,
         Command,
         Count,
+        DataPlace,
         Directory,
         EndsWith,
         Environment,
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
         LocalPath,
         Modules,
         Name,
+        Objective,
         Outputs,
+        Params,
         Place,
         PlainWord,
+        Points,
         Port,
         Ports,
         PythonVersion,
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
         Setup,
         StringList,
         Target,
+        TaskName,
         Text,
         Timeout,
         User,
@@ -95,6 +100,8 @@ def _to_value(value: Any) -> Any:
         return value.to_values()
     if isinstance(value, dict):
         return {key: _to_value(item) for key, item in value.items()}
+    if isinstance(value, range):  # a number of GPUs
+        return len(value)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -190,6 +197,7 @@ class Training(Table):
     env: Environment = field(default_factory=dict)
     secrets: Variables = ()
     ready: Ready | None = None
+    ready_of: dict[TaskName, Ready] = field(default_factory=dict)
     ps: JobTraining = JobTraining()
     worker: JobTraining = JobTraining()
     chief: JobTraining = JobTraining()
@@ -309,6 +317,42 @@ class Notify(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trials(Table):
+    """[trials]: trainings with other parameters, which `tfdeploy trials` runs one after the other
+    in the slots of the hosts.
+
+    `params` has for each parameter a list of values, or a range {"from", "to", "log"}. `random`
+    draws that number of combinations with `seed`; None means all of them. A trial whose host or
+    process is lost is tried `attempts` times; its host is lost after `lost_after_s` of silence.
+    `points` are the combinations themselves, made of these keys: with them, a run has trials.
+    """
+
+    params: Params = field(default_factory=dict)
+    random: Annotated[int, Field(ge=1, le=10000)] | None = None
+    repeat: Annotated[Count, Field(ge=1)] = 1
+    seed: Annotated[int, Field(ge=0)] = 0
+    objective: Objective | None = None
+    stop_bad: bool = False
+    attempts: Annotated[Count, Field(ge=1)] = 2
+    slots_per_host: Annotated[Count, Field(ge=1)] | None = None
+    lost_after_s: Annotated[Timeout, Field(ge=20)] = 120.0
+    points: Points = ()
+
+    @property
+    def goal(self) -> tuple[str, str]:
+        """Return the scalar of the objective, "" for none, and "min" or "max"."""
+        name, _, mode = (self.objective or ":max").rpartition(":")
+        return name, mode
+
+    def check(self) -> None:
+        """Raise ValueError if bad trials can't be recognized, or points have other parameters."""
+        if self.stop_bad and not self.objective:
+            raise ValueError('stop_bad needs an objective, such as objective = "val_accuracy:max"')
+        if len({frozenset(point) for point in self.points}) > 1:
+            raise ValueError("points: expected the same parameters in each of them")
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostSettings(Table):
     """The keys that both [defaults] and a host may have."""
 
@@ -318,6 +362,7 @@ class HostSettings(Table):
     identity_file: LocalPath | None = None
     proxy_jump: Jump | None = None
     gpus: GpuIds = ()
+    gpus_shared: bool = False
     gpus_per_worker: Count | None = None
     gpus_per_chief: Count | None = None
     ps: Count = 0
@@ -339,6 +384,12 @@ class Host(HostSettings):
     chief: bool = False
     evaluator: bool = False
     spare: bool = False
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        gpus = values.get("gpus")
+        count = {"gpus": range(gpus)} if isinstance(gpus, int) else {}
+        return super().from_values({**values, **count})
 
     @property
     def is_local(self) -> bool:
@@ -406,7 +457,7 @@ class FileFields(Table):
 
     TABLES: ClassVar[Mapping[str, type[Table]]] = {
         "source": Source, "env": PythonEnvironment, "training": Training, "restart": Restart,
-        "notify": Notify, "data": DataSet,
+        "notify": Notify, "trials": Trials, "data": DataSet,
     }  # fmt: skip
 
     project: Name
@@ -414,11 +465,12 @@ class FileFields(Table):
     keep_connections_s: Seconds = 300.0
     network: Literal["guarded", "strict", "open"] = "guarded"
     source: Source = Source()
-    data: dict[Place, DataSet] = field(default_factory=dict)
+    data: dict[DataPlace, DataSet] = field(default_factory=dict)
     env: PythonEnvironment | None = None
     training: Training
     restart: Restart = Restart()
     notify: Notify = Notify()
+    trials: Trials = Trials()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -1,22 +1,25 @@
-"""What the command line adds to hosts.toml for one run: words for the program, and variables."""
+"""What the command line says for one run: words for the program, variables, counts, a name, and
+how long to wait."""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from tfdeploy.cluster import JOBS
 from tfdeploy.config import WORKER_VARIABLES
-from tfdeploy.config.models import Host, JobTraining, Training
+from tfdeploy.config.models import Host, JobTraining, Training, Trials
 from tfdeploy.config.types import Environment
 from tfdeploy.errors import InventoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tfdeploy.config.inventory import Inventory
+
 
 T = TypeVar("T", Host, JobTraining, Training)
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -43,6 +46,26 @@ def override(inventory: Inventory, words: Sequence[str], variables: Sequence[str
         training = _without(training, added).copy_with({**jobs, "env": env})
     hosts = tuple(_without(host, added) for host in inventory.hosts)
     return inventory.copy_with({"training": training, "hosts": hosts})
+
+
+def override_trials(inventory: Inventory, values: Mapping[str, Any]) -> Inventory:
+    """Return the inventory with these keys of [trials]. Raises InventoryError."""
+    from tfdeploy.config.schema import validate
+
+    try:
+        trials = validate(Trials, {**inventory.trials.to_values(), **values})
+    except ValidationError as error:
+        detail = error.errors()[0]
+        reason = detail.get("ctx", {}).get("error", detail["msg"])
+        flags = "".join(f"--{str(key).replace('_', '-')}: " for key in detail["loc"][:1])
+        raise InventoryError(f"{flags.replace('--params', '--param')}{reason}") from None
+    return inventory.copy_with({"trials": trials})
+
+
+def with_shared_gpus(inventory: Inventory) -> Inventory:
+    """Return the inventory with GPUs that foreign processes may use, too."""
+    hosts = tuple(host.copy_with({"gpus_shared": True}) for host in inventory.hosts)
+    return inventory.copy_with({"hosts": hosts})
 
 
 def check_words(name: str, words: Sequence[str]) -> tuple[str, ...]:
@@ -119,3 +142,19 @@ def _parse(variables: Sequence[str]) -> dict[str, str]:
         reason = error.errors()[0].get("ctx", {}).get("error", "expected NAME=VALUE")
         raise InventoryError(f"--env: {reason}") from None
     return checked
+
+
+DURATION = r"(\d{1,9}(?:\.\d{1,9})?)([smhd])"
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_wait(written: str) -> float:
+    """Return the seconds of --wait: infinity for "forever". Raises InventoryError."""
+    match = re.fullmatch(DURATION, written)
+    if written == "forever":
+        return math.inf
+    if not match:
+        raise InventoryError(
+            f'--wait: found "{written}"; expected a duration such as 90s, 30m or 1h, or forever'
+        )
+    return float(match[1]) * SECONDS[match[2]]

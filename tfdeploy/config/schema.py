@@ -20,8 +20,8 @@ T = TypeVar("T", bound=Table)
 NO_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 TABLES: tuple[type[Table], ...] = (
     models.Source, models.DataSet, models.PythonEnvironment, models.JobTraining, models.Training,
-    models.RestartSettings, models.Restart, models.Notify, models.HostSettings, models.Host,
-    models.HostsFile,
+    models.RestartSettings, models.Restart, models.Notify, models.Trials, models.HostSettings,
+    models.Host, models.HostsFile,
 )  # fmt: skip
 
 

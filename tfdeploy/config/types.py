@@ -6,10 +6,17 @@ import ipaddress
 import re
 import shlex
 import signal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from tfdeploy.config import ANY_SIGNAL, AUTO_PORTS, PER_GPU
 
@@ -21,6 +28,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 RESERVED_VARIABLES = (
     *("TF_CONFIG", "CUDA_VISIBLE_DEVICES"),
     *("TFDEPLOY_NAME", "TFDEPLOY_PEERS", "TFDEPLOY_RELEASE", "TFDEPLOY_RUN", "TFDEPLOY_TASK"),
+    *("TFDEPLOY_TRIAL", "TFDEPLOY_REPEAT"),
 )
 
 
@@ -134,12 +142,30 @@ def _check_outputs(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _check_task_name(value: str) -> str:
+    if not re.fullmatch(r"(ps|worker|chief|evaluator):\d{1,4}", value):
+        raise ValueError('expected a task such as "worker:0"')
+    return value
+
+
 def _check_place(value: str) -> str:
     """Accept a path inside the task's directory that has only one spelling."""
     names = value.split("/")
     if not value.isprintable() or {"", ".", ".."} & {*names} or value[0] == "~" or "\\" in value:
         raise ValueError('expected a path inside the task\'s directory, such as "data/mnist"')
     return value
+
+
+def _check_data_place(value: str) -> str:
+    """Check a place; of a folder elsewhere, show how to name it."""
+    try:
+        return _check_place(value)
+    except ValueError as error:
+        if not value.isprintable() or not value.startswith(("/", "~/", "../")):
+            raise
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", value.rstrip("/").rpartition("/")[2]).strip("-")
+        lines = f'[data.{name or "data"}] and path = "{value}"'
+        raise ValueError(f"{error}; for another folder, two lines: {lines}") from None
 
 
 def _parse_ports(value: Any) -> Any:
@@ -252,13 +278,13 @@ def _check_exit(value: Any) -> Any:
     return value
 
 
-def _parse_gpus(value: Any) -> Any:
-    """Convert a count n to the ids 0 to n-1."""
+def _parse_gpus(value: Any, check_ids: ValidatorFunctionWrapHandler) -> Any:
+    """Convert a count n to the range of the ids 0 to n-1; a list of ids becomes a tuple."""
     if isinstance(value, list | tuple):
-        return tuple(value)
+        return check_ids(tuple(value))
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 64:
         raise ValueError("expected a count from 0 to 64, or a list of ids such as [0, 1]")
-    return tuple(range(value))
+    return range(value)
 
 
 def _parse_workers(value: Any) -> Any:
@@ -308,6 +334,42 @@ def _check_python_version(value: str) -> str:
     return value
 
 
+def _check_params(value: dict[str, Any]) -> dict[str, Any]:
+    """Accept a list of values for each parameter, or a range."""
+    for name, found in value.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name):
+            raise ValueError(f'"{name}": expected the name of an option, without "--"')
+        _check_values(name, found)
+    return value
+
+
+def _check_values(name: str, found: Any) -> None:
+    if isinstance(found, dict):
+        numbers = [found.get(key) for key in ("from", "to")]
+        is_range = {*found} <= {"from", "to", "log"} and isinstance(found.get("log", True), bool)
+        if not is_range or not all(type(each) in (int, float) for each in numbers):
+            raise ValueError(
+                f"{name}: expected from and to, two numbers, and optionally log = true"
+            )
+        if not found["from"] < found["to"] or (found.get("log") and found["from"] <= 0):
+            raise ValueError(f"{name}: expected from < to, and from > 0 with log = true")
+    elif not found or not isinstance(found, list) or any(map(_is_no_value, found)):
+        raise ValueError(f"{name}: expected a list of numbers, texts, true and false, or a range")
+
+
+def _is_no_value(value: Any) -> bool:
+    return not isinstance(value, str | int | float) or (
+        isinstance(value, str) and not value.isprintable()
+    )
+
+
+def _check_objective(value: str) -> str:
+    name, _, mode = value.rpartition(":")
+    if not name.strip() or not name.isprintable() or mode not in ("min", "max"):
+        raise ValueError('expected the name of a scalar and min or max: "val_accuracy:max"')
+    return value
+
+
 def _check_setup(value: tuple[str, ...]) -> tuple[str, ...]:
     if any(not command.strip() or "\0" in command for command in value):
         raise ValueError("expected commands for a shell")
@@ -317,7 +379,9 @@ def _check_setup(value: tuple[str, ...]) -> tuple[str, ...]:
 Address = Annotated[str, AfterValidator(_check_address)]
 CheckpointDir = Annotated[str, AfterValidator(_check_checkpoint_dir)]
 Directory = Annotated[str, AfterValidator(_check_directory)]
+TaskName = Annotated[str, AfterValidator(_check_task_name)]
 Place = Annotated[str, AfterValidator(_check_place)]
+DataPlace = Annotated[str, AfterValidator(_check_data_place)]
 PlainWord = Annotated[str, AfterValidator(_check_plain_word)]
 User = Annotated[str, AfterValidator(_check_user)]
 Jump = Annotated[str, AfterValidator(_check_jump)]
@@ -337,7 +401,8 @@ Exits = Annotated[
     BeforeValidator(lambda value: _list_to_tuple(value)),
 ]
 GpuId = Annotated[int, Field(ge=0)]
-GpuIds = Annotated[tuple[GpuId, ...], BeforeValidator(_parse_gpus), AfterValidator(_check_distinct)]
+GpuIds = Annotated[Sequence[GpuId], AfterValidator(_check_distinct), WrapValidator(_parse_gpus)]
+"""A range if hosts.toml has a count: then a start chooses those that are free."""
 Environment = Annotated[dict[str, str], AfterValidator(_check_environment)]
 Command = Annotated[
     tuple[str, ...],
@@ -358,6 +423,9 @@ Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 StringList = Annotated[tuple[str, ...], BeforeValidator(_list_to_tuple)]
 Requirements = Annotated[str | tuple[str, ...], BeforeValidator(_check_requirements)]
 PythonVersion = Annotated[str, AfterValidator(_check_python_version)]
+Params = Annotated[dict[str, Any], AfterValidator(_check_params)]
+Objective = Annotated[str, AfterValidator(_check_objective)]
+Points = Annotated[tuple[dict[str, str], ...], BeforeValidator(_list_to_tuple)]
 Setup = Annotated[StringList, AfterValidator(_check_setup)]
 Variables = Annotated[StringList, AfterValidator(_check_secrets)]
 Outputs = Annotated[StringList, AfterValidator(_check_outputs)]
@@ -368,5 +436,5 @@ Jobs = Annotated[
     Field(min_length=1),
 ]
 Role = Literal["flags", "dashed", "positional", "environment", "torch", "jax", "tf_config"]
-Ready = Literal["server", "port", "process"]
+Ready = Literal["server", "port", "process", "rendezvous"]
 EndsWith = Literal["chief", "all"]

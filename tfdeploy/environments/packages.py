@@ -1,15 +1,21 @@
-"""The packages that a program needs. Pure."""
+"""The packages that a program needs, and those in which hosts differ. Pure."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from tfdeploy.errors import AgentError
+from tfdeploy.formatting.humanize import format_count
 
-    from tfdeploy.release.imports import Import
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from tfdeploy.release.modules import Module
+    from tfdeploy.release.syntax import Import
+
+    Packages = Mapping[str, str]
 
 # By module, if the name of its package is another one.
 PACKAGES = {
@@ -86,3 +92,35 @@ def package_of(module: str) -> str:
     if module.startswith(GOOGLE_CLOUD):
         return "-".join(words[:3])
     return words[0]
+
+
+MAX_NAMED = 3  # packages that an error names
+# What venv and uv put into an environment by themselves, in any version.
+TOOLS = ("pip", "setuptools", "wheel")
+
+
+def differences(packages: Mapping[str, Packages]) -> Iterator[AgentError]:
+    """Yield an error for each host that has another version of a package than most of the hosts
+    that have it; `packages` are the versions by package and host."""
+    versions: dict[str, Counter[str]] = {}
+    for installed in packages.values():
+        for name, version in installed.items():
+            versions.setdefault(name, Counter())[version] += 1
+    mixed = (name for name in versions if len(versions[name]) > 1 and name not in TOOLS)
+    usual = {name: versions[name].most_common(1)[0][0] for name in sorted(mixed)}
+    for host, installed in packages.items():
+        names = [name for name in usual if installed.get(name, usual[name]) != usual[name]]
+        if names:
+            yield _differs(host, installed, {name: usual[name] for name in names})
+
+
+def _differs(host: str, installed: Packages, usual: Packages) -> AgentError:
+    named = [f"{name} {installed[name]} instead of {usual[name]}" for name in usual][:MAX_NAMED]
+    more = len(usual) - len(named)
+    others = f" and {format_count(more, 'other package')}" if more else ""
+    first = next(iter(usual))
+    return AgentError(
+        host,
+        f"its environment differs from those of other hosts: {', '.join(named)}{others}",
+        f'name the version in env.requirements, such as "{first}=={usual[first]}", and push again',
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.config import toml_text
 from tfdeploy.errors import PlanError
-from tfdeploy.shared.installer_output import clean
+from tfdeploy.shared.uv_and_pip import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.environments import requirements
-from tfdeploy.shared import installer_output
+from tfdeploy.shared import uv_and_pip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class EnvironmentSpec:
     @property
     def packages(self) -> list[str]:
         """Return the requirements without options, and without the passwords of URLs."""
-        return [installer_output.clean(line) for line in self.lines if not line.startswith("-")]
+        return [uv_and_pip.clean(line) for line in self.lines if not line.startswith("-")]
 
 
 def for_hosts(inventory: Inventory) -> dict[str, EnvironmentSpec]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.environments import installation
 from tfdeploy.environments.spec import EnvironmentSpec
 from tfdeploy.release import snapshot
-from tfdeploy.shared import index_settings, installer_output
+from tfdeploy.shared import uv_and_pip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -142,14 +142,14 @@ def _write_files(spec: EnvironmentSpec, work: Path) -> None:
     else:
         (work / "requirements.txt").write_text("\n".join(spec.lines) + "\n")
     (work / "constraints.txt").write_text("\n".join(spec.constraints) + "\n")
-    settings = index_settings.uv_toml(os.environ, index_settings.read_file)
+    settings = uv_and_pip.uv_toml(os.environ, uv_and_pip.read_settings)
     (work / "uv.toml").write_text(settings)
 
 
 def _refuse_foreign(lines: Iterable[str]) -> None:
     """Raise NoWheels for what means a file or a variable of the host, or source code to build."""
     for line in lines:
-        shown = installer_output.clean(line.partition(" --hash")[0])
+        shown = uv_and_pip.clean(line.partition(" --hash")[0])
         if OF_THE_HOST.search(line):
             raise NoWheels(f"{shown} means a file or a variable of the host")
         if line.startswith("-") and not OPTION.fullmatch(line):
@@ -197,10 +197,10 @@ def _run(
 ) -> None:
     """Run an installer in `work`, where it reads no settings but the user's. Raises NoWheels."""
     own = {name: value for name, value in os.environ.items() if VARIABLES.fullmatch(name)}
-    settings = index_settings.for_uv(os.environ, index_settings.read_file)
+    settings = uv_and_pip.for_uv(os.environ, uv_and_pip.read_settings)
     progress, lines = (
-        installer_output.InstallerProgress(),
-        deque[str](maxlen=installer_output.MAX_LINES),
+        uv_and_pip.InstallerProgress(),
+        deque[str](maxlen=uv_and_pip.MAX_LINES),
     )
     with subprocess.Popen(
         argv,
@@ -214,14 +214,14 @@ def _run(
     ) as process:
         try:
             for line in process.stdout or ():
-                lines.append(installer_output.clean(line))
+                lines.append(uv_and_pip.clean(line))
                 progress.take(lines[-1])
                 on_step(progress.text)
         except BaseException:  # Ctrl-C: a download may take minutes
             process.kill()
             raise
     if process.returncode != 0:
-        raise NoWheels(installer_output.Failed(process.returncode, list(lines)).words)
+        raise NoWheels(uv_and_pip.Failed(process.returncode, list(lines)).words)
 
 
 def _uv_platform(target: WheelTarget) -> str:

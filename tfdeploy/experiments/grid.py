@@ -11,7 +11,7 @@ from tfdeploy.commands.plan import Intent
 from tfdeploy.errors import PlanError
 from tfdeploy.experiments.speed.results import Cell
 from tfdeploy.planning import placing
-from tfdeploy.planning.task_counts import JOBS, with_counts
+from tfdeploy.planning.replanning import JOBS, with_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,13 +25,12 @@ MAX_COUNT = 1024
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells to measure, each `repeats` times for `seconds`. Steps are read from the run's
-    events, or with `pattern` from its chief's log; the other fields are those of Sweep."""
+    """The cells to measure, each `repeats` times for `seconds`; the other fields are those of
+    Sweep."""
 
     cells: tuple[Cell, ...]
     repeats: int = 3
     seconds: float = 60.0
-    pattern: str | None = None
     examples_per_step: int | None = None
     synchronous: bool = False
     prices: Prices | None = None

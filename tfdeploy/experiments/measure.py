@@ -12,42 +12,38 @@ from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import stop
 from tfdeploy.experiments import scalars
-from tfdeploy.experiments.logs import LogSteps
-from tfdeploy.experiments.speed import load, results
+from tfdeploy.experiments.scalars import LogSteps
+from tfdeploy.experiments.speed import results
 from tfdeploy.experiments.speed.results import ENDED, MEASURED, Result
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.events import Listener, may_return
-from tfdeploy.shared.protocol.reports import HostLoad, LogLines, MeasureLoad
 from tfdeploy.shared.records import ENDED as TASK_ENDED
 from tfdeploy.shared.records import FAILED, LOST, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable
 
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.errors import HostError
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.speed.load import Load
     from tfdeploy.experiments.speed.results import Cell
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Following
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.reports import LogLines
 
-SAMPLE_EVERY_S = 1.0
+TICK_S = 1.0
 LOG_LINES = 20  # in the report of a failure
 
 
-def measure(
-    fleet: Fleet, run: Run, cell: Cell, seconds: float, pattern: re.Pattern[str] | None
-) -> Result:
+def measure(fleet: Fleet, run: Run, cell: Cell, seconds: float) -> Result:
     """Watch the run for `seconds` after its first step, or until its chief ends; stop it, and
-    collect its events and logs. Steps are read from the events, or if these have too few or with
-    `pattern` from the chief's log; then the time of a step is when its line arrived.
+    collect its events and logs. Steps are read from the events, or if these have too few from the
+    chief's log; then the time of a step is when its line arrived.
 
     Raises HostError, and KeyboardInterrupt at Ctrl-C, after everything was stopped.
     """
-    watch = _Watch(fleet, run, pattern)
+    watch = _Watch(fleet, run)
     watch_then_stop(lambda: watch.watch(seconds), lambda: stop(fleet, run))
     collect_events_and_logs(fleet, run)
     if watch.failed_task:
@@ -55,7 +51,7 @@ def measure(
         if reason:
             return Result(cell, run.id, results.FAILED, reason)
     events = scalars.step_times(scalars.read_events(run.folder / "events"))
-    result = rate_result(cell, run.id, () if pattern else events, watch.points, watch.load, pattern)
+    result = rate_result(cell, run.id, events, watch.points)
     if not watch.is_over:
         return result
     reason = ended_reason(watch.ended_task or watch.failed_task, watch.seconds, seconds)
@@ -89,27 +85,18 @@ def failure_reason(run_status: RunStatus, failed_task: str) -> str:
     return str(root_cause(run_status, failed_task))
 
 
-def rate_result(
-    cell: Cell,
-    run_id: str,
-    events: Series,
-    log: Series,
-    used: Load,
-    pattern: re.Pattern[str] | None,
-) -> Result:
+def rate_result(cell: Cell, run_id: str, events: Series, log: Series) -> Result:
     """Return the result of a run that did not fail: its rate, from its events or else from its log,
     or why it has none."""
     rate = results.rate(events) or results.rate(log, "log")
     if rate:
-        return Result(cell, run_id, MEASURED, "", rate, used)
+        return Result(cell, run_id, MEASURED, "", rate)
     steps = len(events) or len(log)
     if steps:
         reason = f"reported only {format_count(steps, 'step')}: raise --seconds"
-    elif pattern:
-        reason = f'no line of its chief\'s log matches "{pattern.pattern}": see tfdeploy logs'
     else:
-        reason = "its chief's events and log have no step: pass --pattern to read its log"
-    return Result(cell, run_id, results.FAILED, reason, load=used)
+        reason = "its chief's events have no step, and its log has no line such as step = 120"
+    return Result(cell, run_id, results.FAILED, reason)
 
 
 class _Watch(Listener):
@@ -117,18 +104,13 @@ class _Watch(Listener):
     first that ended otherwise; after either, it `is_over`. `points` are the steps in the chief's
     log; `seconds` is how long it was watched after its first sign of training."""
 
-    def __init__(self, fleet: Fleet, run: Run, pattern: re.Pattern[str] | None) -> None:
+    def __init__(self, fleet: Fleet, run: Run) -> None:
         self.failed_task = self.ended_task = ""
         self.seconds = 0.0
-        self._log = LogSteps(pattern)
-        self._fleet, self._run, self._pattern = fleet, run, pattern
+        self._log = LogSteps()
+        self._fleet, self._run = fleet, run
         self._chief = str(run.plan.chief.task)
         self._trains = False
-        self._samples: dict[str, list[HostLoad]] = {host: [] for host in run.plan.hosts}
-
-    @property
-    def load(self) -> Load:
-        return load.of_run(self._samples)
 
     @property
     def points(self) -> Series:
@@ -147,21 +129,18 @@ class _Watch(Listener):
                 self._handle_events(following)
             begin = time.monotonic()
             while not self.is_over and time.monotonic() < begin + seconds:
-                self._sample_load()
                 self._handle_events(following, begin + seconds)
             self.seconds = time.monotonic() - begin
-            if not self.is_over:
-                self._sample_load()
 
     def _has_first_step(self) -> bool:
-        if not self._trains and not self._pattern:
+        if not self._trains:
             chief = status(self._fleet, self._run).report(self._chief)
             self._trains = chief is not None and chief.step is not None
         return self._trains
 
     def _handle_events(self, following: Following, limit: float | None = None) -> None:
-        """Handle the events that come until the next sample is due."""
-        deadline = time.monotonic() + SAMPLE_EVERY_S
+        """Handle the events of one tick."""
+        deadline = time.monotonic() + TICK_S
         deadline = min(deadline, limit or deadline)
         for host, event in following.events(deadline):
             self.dispatch(host, event)
@@ -174,7 +153,7 @@ class _Watch(Listener):
             raise error
 
     def on_checkpoint(self, name: str) -> None:
-        self._trains = self._trains or not self._pattern
+        self._trains = True
 
     def on_lines(self, host: str, log: LogLines) -> None:
         if log.task == self._chief:
@@ -185,11 +164,3 @@ class _Watch(Listener):
             self.failed_task = self.failed_task or report.task
         elif report.state in TASK_ENDED:
             self.ended_task = self.ended_task or report.task
-
-    def _sample_load(self) -> None:
-        """Ask each host for its load. A host that does not answer is left out of this sample."""
-        request = MeasureLoad(self._run.inventory.project, self._run.id)
-        outcomes = self._fleet.outcomes(self._samples, lambda agent: agent.ask(request))
-        for host, sample in outcomes.items():
-            if isinstance(sample, HostLoad):
-                self._samples[host].append(sample)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdeploy.documents import to_json
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.speed.document import sweep_document
-from tfdeploy.experiments.speed.load import Load
+from tfdeploy.experiments.speed.report import sweep_document
 from tfdeploy.experiments.speed.results import MEASURED, Cell, Rate, Result
 from tfdeploy.own_folder import OwnFolder, read_file
 from tfdeploy.run import make_output_folder
@@ -100,23 +99,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _parse_results(file: Path, document: dict[str, Any]) -> dict[tuple[Cell, int], Result]:
     try:
-        _refuse_single_results(file, document["cells"])
         results = [_parse_run(cell, run) for cell in document["cells"] for run in cell["runs"]]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"{file} is not the record of a sweep: {error!r}"
         raise RunError(message, OTHER_FOLDER_HINT) from None
     return {(result.cell, result.repeat): result for result in results}
-
-
-def _refuse_single_results(file: Path, cells: list[dict[str, Any]]) -> None:
-    """Raise RunError for a record of an older version. It has one result for each cell, also of a
-    training that ended early, so its results can't be compared with others."""
-    if any("run" in cell and "runs" not in cell for cell in cells):
-        found = (
-            f"{file} was written by an older tfdeploy, which measured each cell once and did not "
-            "report trainings that ended early"
-        )
-        raise RunError(found, OTHER_FOLDER_HINT)
 
 
 def _parse_run(cell: dict[str, Any], run: dict[str, Any]) -> Result:
@@ -127,7 +114,6 @@ def _parse_run(cell: dict[str, Any], run: dict[str, Any]) -> Result:
         result=run["result"],
         reason=run["reason"],
         rate=None if rate is None else _parse_rate(rate, run["seconds"], run["source"]),
-        load=Load(**run["load"]),
         repeat=int(run["repeat"]),
         hosts=tuple(run["hosts"]),
     )

@@ -1,52 +1,37 @@
 """Read steps, times and scalars that a training reported, without TensorFlow.
 
-They come from event files (source: event.proto of tensorflow/core/util, summary.proto and
-tensor.proto of tensorflow/core/framework), or from a log, by a pattern with named groups.
+They come from event files (shared/event_scalars.py), or else from what the program prints:
+TensorFlow comes without TensorBoard, and Keras writes no events by default. A log has no times: the
+losses are over steps, or over the epochs of Keras, and a step's time is that at which its line
+arrived.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import struct
-from datetime import UTC, datetime
+from contextlib import suppress
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tfdeploy.errors import RunError
 from tfdeploy.own_folder import read_file
-from tfdeploy.shared.event_records import EVENTS, events, read_varint
+from tfdeploy.shared.event_records import EVENTS
+from tfdeploy.shared.event_scalars import Point as Point
+from tfdeploy.shared.event_scalars import read_scalars
+from tfdeploy.shared.log_patterns import ESCAPE, KERAS_BATCH, KERAS_EPOCH, LOSS, STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 MAX_FILE_BYTES = 4 << 30
-GROUPS = r"use (?P<step>\d+), and optionally (?P<loss>…) or (?P<value>…), and (?P<time>…)"
-PUNCTUATION = ",;()[]"  # what \S+ matches beside a number
 EVALUATOR = re.compile(r"evaluator-\d+(?=/|$)")  # another task, on another host's clock
 # The folders of Estimator, Keras and tf_models, and of loops by hand.
 EVALUATION = re.compile(r"(^|/)(eval|validation|(val|test)(?=[/_]|$))")
 PART = re.compile(r"^(?:.*/)?(?:eval[^/]*/|validation[^/]*/|(?:val|test|train)(?:/|_))")
 SPEED = "global_step/sec"  # compat.v1's sessions write it by themselves
 DEFAULT_WINDOWS = 20  # by default the running mean is over this part of the longest run
-# The fields that are read. Others are skipped.
-WALL_TIME, STEP, SUMMARY, VALUE = 1, 2, 5, 1
-TAG, SIMPLE_VALUE, TENSOR = 1, 2, 8
-DTYPE, SHAPE, CONTENT = 1, 2, 4
-# DT_FLOAT, DT_DOUBLE, DT_INT32 and DT_INT64: the struct code, and the field for values of the type.
-NUMBERS = {1: ("<f", 5), 2: ("<d", 6), 3: ("<i", 7), 9: ("<q", 10)}
-VARINT, LENGTH_DELIMITED, FIXED_SIZES = 0, 2, {1: 8, 5: 4}  # wire types
-
-
-class Point(NamedTuple):
-    """What was reported for a step. `time_s` is in seconds since the epoch, NaN if unknown; `value`
-    is None if only the step was reported."""
-
-    step: int
-    time_s: float
-    value: float | None
 
 
 Series = tuple[Point, ...]
@@ -100,26 +85,6 @@ def _evaluator_task(name: str) -> str:
     return match.group() if match else ""
 
 
-def parse_log(text: str, pattern: re.Pattern[str]) -> Series:
-    """Return a point for each line that contains the pattern. A time is a number of seconds, or a
-    date and time."""
-    matches = (pattern.search(line) for line in text.splitlines())
-    points = (_parse_point(match.groupdict()) for match in matches if match)
-    return _with_rising_steps(point for point in points if point)
-
-
-def log_pattern(text: str) -> re.Pattern[str]:
-    """Compile a pattern for `parse_log`. Raises RunError if it is invalid or has no step group."""
-    try:
-        pattern = re.compile(text)
-    except re.error as error:
-        found = f'the pattern "{text}" is not a valid regular expression: {error}'
-        raise RunError(found, GROUPS) from None
-    if "step" not in pattern.groupindex:
-        raise RunError(f'the pattern "{text}" has no group (?P<step>…)', GROUPS)
-    return pattern
-
-
 def step_times(scalars: Mapping[str, Series]) -> Series:
     """Return when each step was first reported, by any of the scalars. The points have no values;
     their steps and times rise."""
@@ -170,97 +135,91 @@ def smooth_series(series: Series, steps: int) -> tuple[float, ...]:
     return tuple(means)
 
 
-# Logs
-
-
-def _parse_point(groups: dict[str, str | None]) -> Point | None:
-    """Return None if a group holds no number, or no time."""
-    value = groups.get("value") or groups.get("loss")
-    try:
-        step, time_s = int(groups["step"] or ""), _parse_time(groups.get("time"))
-        return Point(step, time_s, float(value.strip(PUNCTUATION)) if value else None)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _parse_time(text: str | None) -> float:
-    if not text:
-        return math.nan
-    try:
-        return float(text)
-    except ValueError:
-        time = datetime.fromisoformat(text)
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-
-
-# Event files
-
-
 def _read_files(folder: Path) -> Iterator[tuple[str, list[tuple[str, Point]]]]:
     """Yield the relative folder of each event file that has scalars, and its (tag, point) pairs."""
     for path in sorted(folder.rglob(f"*{EVENTS}*")):
         if path.is_file() and not path.is_symlink():
-            points = list(_read_scalars(read_file(path, MAX_FILE_BYTES)))
+            points = list(read_scalars(read_file(path, MAX_FILE_BYTES)))
             if points:
                 yield path.parent.relative_to(folder).as_posix(), points
 
 
-def _read_scalars(data: bytes) -> Iterator[tuple[str, Point]]:
-    for event in events(data):
-        try:
-            yield from list(_read_event(event))
-        except (AttributeError, LookupError, TypeError, ValueError, struct.error):
-            continue  # these bytes are not an Event
+# Logs
 
 
-def _read_event(event: bytes) -> Iterator[tuple[str, Point]]:
-    fields = dict(_read_fields(event))
-    step, time_s = fields.get(STEP, 0), struct.unpack("<d", fields[WALL_TIME])[0]
-    if step >> 63 or not math.isfinite(time_s):  # a negative step
-        return
-    summary = _read_fields(fields.get(SUMMARY, b""))
-    for value in [dict(_read_fields(content)) for field, content in summary if field == VALUE]:
-        number = _read_number(value)
-        if number is not None:
-            yield value[TAG].decode(), Point(step, time_s, number)
+class LogSteps:
+    """The steps so far, rising, each with the time at which its line arrived.
 
+    They are those of lines such as `step = 120`, or if there are none, the batches of Keras'
+    progress bar: of all epochs, counted through.
+    """
 
-def _read_number(value: dict[int, Any]) -> float | None:
-    """Return the number, or None for an image, a text or the like. compat.v1 writes a simple_value,
-    TensorFlow 2 a tensor."""
-    if SIMPLE_VALUE in value:
-        return float(struct.unpack("<f", value[SIMPLE_VALUE])[0])
-    tensor = dict(_read_fields(value.get(TENSOR, b"")))
-    if tensor.get(SHAPE) or tensor.get(DTYPE) not in NUMBERS:
+    def __init__(self) -> None:
+        self.points: list[Point] = []
+        self._names_steps = False
+        self._epoch = 0
+
+    def read(self, lines: Iterable[str], now_s: float) -> bool:
+        """Add a point for the first line of each step; other lines may repeat the step. Return
+        whether there is any point so far."""
+        for step in self._steps("\n".join(lines)):
+            if not self.points or step > self.points[-1].step:
+                self.points.append(Point(step, now_s, None))
+        return bool(self.points)
+
+    def _steps(self, text: str) -> Iterator[int]:
+        for line in re.split(r"[\r\n\b]+", ESCAPE.sub("", text)):
+            step = self._read_line(line)
+            if step is not None:
+                yield step
+
+    def _read_line(self, line: str) -> int | None:
+        """Return the step of a line. The batches before the first named step are dropped."""
+        named, epoch, batch = STEP.search(line), KERAS_EPOCH.match(line), KERAS_BATCH.match(line)
+        if named:
+            if not self._names_steps:
+                self.points.clear()
+            self._names_steps = True
+            return int(named[1])
+        self._epoch = int(epoch[1]) if epoch else self._epoch
+        if batch and batch[2] and self._epoch and not self._names_steps:
+            return (self._epoch - 1) * int(batch[2]) + int(batch[1])
         return None
-    code, field = NUMBERS[tensor[DTYPE]]
-    if CONTENT in tensor:
-        return float(struct.unpack(code, tensor[CONTENT])[0])
-    return _first_number(code, tensor.get(field, b"\0" * 8))
 
 
-def _first_number(code: str, field: bytes | int) -> float:
-    """Return the first number of a repeated field, packed or not. A negative integer is encoded as
-    a 64-bit one."""
-    if code in ("<f", "<d"):
-        return float(struct.unpack_from(code, field)[0])  # type: ignore[arg-type]
-    number = field if isinstance(field, int) else read_varint(field, 0)[0]
-    return float(number - (number >> 63 << 64))
+class LogLosses(NamedTuple):
+    """The losses over `unit`: "step" or "epoch"."""
+
+    unit: str
+    series: Series
+
+    @property
+    def scalars(self) -> dict[str, Series]:
+        """Return them as a scalar by its name, as event files have it; none if there are none."""
+        name = "epoch_loss" if self.unit == "epoch" else "loss"
+        return {name: self.series} if self.series else {}
 
 
-def _read_fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the content of each field: an integer, or bytes."""
-    position = 0
-    while position < len(message):
-        key, position = read_varint(message, position)
-        wire_type = key & 7
-        if wire_type == VARINT:
-            value, position = read_varint(message, position)
-            yield key >> 3, value
-            continue
-        if wire_type == LENGTH_DELIMITED:
-            size, position = read_varint(message, position)
-        else:
-            size = FIXED_SIZES[wire_type]
-        yield key >> 3, message[position : position + size]
-        position += size
+NO_LOSSES = LogLosses("step", ())
+
+
+def parse_losses(text: str) -> LogLosses:
+    """Return the losses of lines that name a step, or else the last one of each epoch."""
+    steps: dict[int, float] = {}
+    epochs: dict[int, float] = {}
+    epoch = 0
+    for line in re.split(r"[\r\n\b]+", ESCAPE.sub("", text)):
+        begins, step, loss = KERAS_EPOCH.match(line), STEP.search(line), LOSS.search(line)
+        epoch = int(begins[1]) if begins else epoch
+        with suppress(ValueError):
+            if loss and step:
+                steps[int(step[1])] = float(loss[1])
+            elif loss and epoch and KERAS_BATCH.match(line):
+                epochs[epoch] = float(loss[1])
+    if len(steps) > 1:
+        return LogLosses("step", _series(steps.items()))
+    return LogLosses("epoch", _series(epochs.items())) if len(epochs) > 1 else NO_LOSSES
+
+
+def _series(losses: Iterable[tuple[int, float]]) -> Series:
+    return tuple(Point(number, math.nan, loss) for number, loss in sorted(losses))

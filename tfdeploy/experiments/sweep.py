@@ -3,8 +3,7 @@
 The repeats are interleaved: first each cell once, then each cell again, so that a machine that
 becomes slower or faster meanwhile does so for all cells alike.
 
-sweep/sweep.json     the results (see record.py), and
-sweep/speedup.svg    their plot
+sweep/sweep.json     the results (see record.py)
 runs/<run>/          the record, the events and the logs of each run, as of any other run
 
 Commands without --run never choose a sweep's run. A measured run is deleted from the hosts, so
@@ -26,7 +25,6 @@ from tfdeploy.commands.start import launch, plan_run
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.inventory import Notify
 from tfdeploy.errors import TaskError, TfdeployError, individual_errors
-from tfdeploy.experiments import scalars
 from tfdeploy.experiments.grid import plan_cells, refuse_shared_checkpoints, used_hosts
 from tfdeploy.experiments.measure import measure
 from tfdeploy.experiments.record import SweepRecord, lock_folder
@@ -35,7 +33,6 @@ from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.trust.store import refuse_untrusted
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable
     from pathlib import Path
 
@@ -71,7 +68,6 @@ def sweep(
     before anything runs; the errors of hosts that `push`, `start` and `stop` raise; and
     KeyboardInterrupt at Ctrl-C, after its run was stopped. Finished measurements are kept.
     """
-    pattern = scalars.log_pattern(grid.pattern) if grid.pattern else None
     refuse_shared_checkpoints(inventory.training.checkpoint_dir)
     whole = plan_all(inventory)
     intents = plan_cells(whole, grid)
@@ -79,7 +75,7 @@ def sweep(
         record = SweepRecord(folder, _empty_sweep(inventory, whole, grid))
         _stop_orphaned_runs(inventory, record)
         with Fleet(used_hosts(whole.inventory, intents), accept_new=accept_new) as fleet:
-            runner = CellRunner(CellRuns(fleet, grid.seconds, pattern), record, watcher)
+            runner = CellRunner(CellRuns(fleet, grid.seconds), record, watcher)
             for repeat in range(1, grid.repeats + 1):
                 for cell, intent in intents.items():
                     runner.measure(cell, repeat, intent)
@@ -89,8 +85,8 @@ def sweep(
 class CellRuns:
     """What is done to the run of a cell, on its hosts."""
 
-    def __init__(self, fleet: Fleet, seconds: float, pattern: re.Pattern[str] | None) -> None:
-        self._fleet, self._seconds, self._pattern = fleet, seconds, pattern
+    def __init__(self, fleet: Fleet, seconds: float) -> None:
+        self._fleet, self._seconds = fleet, seconds
 
     def plan(self, intent: Intent) -> Run:
         """Push the release, which the hosts have after the first cell, and plan a run, the end of
@@ -108,7 +104,7 @@ class CellRuns:
             if not all(isinstance(part, TaskError) for part in individual_errors(error)):
                 raise
             return Result(cell, planned.id, FAILED, str(error))
-        return measure(self._fleet, started, cell, self._seconds, self._pattern)
+        return measure(self._fleet, started, cell, self._seconds)
 
     def stop(self, planned: Run) -> None:
         """Stop a run, also one that has started but was not watched yet."""
@@ -177,7 +173,6 @@ def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
         "data": whole.data_ids,
         **({"environments": whole.environment_ids} if whole.environments else {}),
         "seconds": grid.seconds,
-        "pattern": grid.pattern,
         inventory.file.name: {**table, "hosts": hosts},
     }
     chief = any(host.chief for host in inventory.hosts)

@@ -81,6 +81,15 @@ def format_size(count: int) -> str:
     return f"{value:.1f} {unit}"
 
 
+def format_bit_rate(bits_s: float) -> str:
+    """Return what a network moves in a second, such as `94 Mbit/s` or `9.4 Gbit/s`."""
+    for unit in ("kbit/s", "Mbit/s"):
+        bits_s /= KILO
+        if bits_s < KILO:
+            return f"{bits_s:.{0 if bits_s >= 10 else 1}f} {unit}"
+    return f"{bits_s / KILO:.1f} Gbit/s"
+
+
 def format_duration(seconds: float) -> str:
     """Return `42s`, `3m 05s`, `2h 10m` or `4d 3h`."""
     whole = int(seconds)
@@ -115,17 +124,6 @@ def shorten_names(names: Sequence[str]) -> str:
     there are."""
     text = fold_names(names)
     return text if len(text) <= MAX_NAMES_WIDTH else f"{names[0]} and {len(names) - 1} more"
-
-
-def summarize_groups(groups: Mapping[str, Sequence[str]]) -> str:
-    """Return how many names each group has: `gpu[001-950] done · 37 to go`. The names of the first
-    group are listed if they fit."""
-    first = next(iter(groups), "")
-    first_names = fold_names(groups.get(first, ()))
-    counts = {label: str(len(names)) for label, names in groups.items() if names}
-    if first in counts and len(first_names) <= MAX_NAMES_WIDTH:
-        counts[first] = first_names
-    return " · ".join(f"{count} {label}" for label, count in counts.items())
 
 
 def or_dash(value: int | None) -> str:

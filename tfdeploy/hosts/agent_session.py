@@ -34,19 +34,11 @@ COMPRESSED_FROM = 2 << 10  # bytes; a shorter request fits into one or two packe
 
 @dataclass(frozen=True)
 class Query(Generic[A]):
-    """A request and its encoding: `own`, after what it has in `common` with the requests to other
-    hosts, which all have the same object. `packed` is the encoding, compressed with zlib, if that
-    is known."""
+    """A request and its encoding."""
 
     request: Request[A]
-    own: bytes
-    packed: bytes | None = None
-    common: bytes = b""
+    data: bytes
     _compressed: list[bytes] = field(default_factory=list, compare=False, repr=False)
-
-    @property
-    def data(self) -> bytes:
-        return self.common + self.own
 
     @property
     def compressed(self) -> bytes:
@@ -61,9 +53,9 @@ class Query(Generic[A]):
         return self._compressed[0]
 
     def _compress(self) -> bytes:
-        if len(self.common) + len(self.own) < COMPRESSED_FROM:
+        if len(self.data) < COMPRESSED_FROM:
             return self.data
-        packed = self.packed or zlib.compress(self.data)
+        packed = zlib.compress(self.data)
         return json.dumps([COMPRESSED, {"size": len(packed)}]).encode() + b"\n" + packed
 
 

@@ -38,8 +38,9 @@ EVENT_BYTES = 32 << 10  # each event counts for more than this: 256 of the small
 
 
 def may_return(error: TfdeployError) -> bool:
-    """Return whether a host with this error may answer later."""
-    return not isinstance(error, REFUSALS)
+    """Return whether a host with this error may answer later. Other errors than a host's are of the
+    controller."""
+    return isinstance(error, HostError) and not isinstance(error, REFUSALS)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Listener:
     """What is done with the events of hosts. A subclass has the methods for those that it needs."""
 
     def dispatch(self, host: str, event: Event) -> None:
-        """Call the method for an event."""
+        """Call the method for an event. Raises an error that is not of the host."""
         match event:
             case StateChange():
                 self.on_state(host, event.state)
@@ -70,6 +71,8 @@ class Listener:
                 self.on_back(host)
             case HostError():
                 self.on_error(event)
+            case TfdeployError():
+                raise event
 
     def on_state(self, host: str, report: TaskReport) -> None:
         """Take the changed state of a task."""

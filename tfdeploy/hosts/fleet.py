@@ -12,9 +12,8 @@ from tfdeploy.errors import OutdatedRecord, TfdeployError, raise_all
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
-from tfdeploy.hosts.following import Following
+from tfdeploy.hosts.following import Following, Subscription
 from tfdeploy.hosts.parallel import Cancellation, Waiting
-from tfdeploy.hosts.subscriptions import Subscription
 from tfdeploy.hosts.transports import has_daemon, make_transport
 from tfdeploy.shared.protocol.reports import Follow
 
@@ -84,22 +83,18 @@ class Fleet:
         self,
         hosts: Iterable[str],
         act: Callable[[Agent], R],
-        on_failed: Callable[[TfdeployError], None] = lambda error: None,
         on_wait: Callable[[Mapping[str, R | TfdeployError]], None] = lambda outcomes: None,
     ) -> dict[str, R | TfdeployError]:
         """Call `act` for every host in parallel; return what it returned, or the error it raised.
 
-        `on_failed` is called with each error at once, from any thread. `on_wait` is called in the
-        caller's thread with the outcomes so far when the other hosts take longer (see Waiting).
-        Ctrl-C, or `cancel`, skips the hosts that have not started, and waits only shortly for the
-        others.
+        `on_wait` is called in the caller's thread with the outcomes so far when other hosts take
+        longer (see Waiting). Ctrl-C, or `cancel`, skips the hosts that have not started, and waits
+        only shortly for the others.
         """
         waiting = Waiting(on_wait)
 
         def act_on(host: str) -> R | TfdeployError:
             outcome = self._act_on(host, act)
-            if isinstance(outcome, TfdeployError):
-                on_failed(outcome)
             waiting.add(host, outcome)
             return outcome
 
@@ -129,14 +124,9 @@ class Fleet:
                 elif self._parks:
                     agent.park()
 
-    def each(
-        self,
-        hosts: Iterable[str],
-        act: Callable[[Agent], R],
-        on_failed: Callable[[TfdeployError], None] = lambda error: None,
-    ) -> dict[str, R]:
+    def each(self, hosts: Iterable[str], act: Callable[[Agent], R]) -> dict[str, R]:
         """As `outcomes`, but raise all errors together when every host is done."""
-        outcomes = self.outcomes(hosts, act, on_failed)
+        outcomes = self.outcomes(hosts, act)
         raise_all(errors_of(outcomes))
         return {h: r for h, r in outcomes.items() if not isinstance(r, TfdeployError)}
 
@@ -157,7 +147,9 @@ class Fleet:
         of hosts whose tasks were just started. `on_event` is as in Subscription.
         """
         chief = run.plan.chief
-        fields = {"logs": False, "lines": None, "forever": True, "chief": str(chief.task), **asked}
+        # Which trial is best, and so which files are fetched, is known at the end of a run.
+        announced = "" if run.inventory.trials.points else str(chief.task)
+        fields = {"logs": False, "lines": None, "forever": True, "chief": announced, **asked}
         subscriptions = {}
         for host, tasks in _tasks_by_host(placements).items():
             own = {**fields, "chief": fields["chief"] if host == chief.host else ""}

@@ -60,9 +60,6 @@ class SshHost:
     def push(self, *args: Any, **options: Any) -> None:
         self._chosen().push(*args, **options)
 
-    def pull(self, *args: Any, **options: Any) -> None:
-        self._chosen().pull(*args, **options)
-
     def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> FileStream:
         return self._chosen().send_files(source, files)
 

@@ -47,11 +47,12 @@ LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 @dataclass(frozen=True)
 class FoundRequirements:
-    """What hosts.toml has under `requirements`: a file of the project, or a list of packages.
+    """What [env] has: `requirements`, a file of the project or a list of packages, and `setup`.
     `unpinned` says why the list has no versions."""
 
     value: str | tuple[str, ...]
     unpinned: str = ""
+    setup: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,13 @@ def _training(proposal: Proposal) -> str:
         lines.append(f"role = {to_toml(recognized.role)}")
     if recognized.role_args:
         lines.append(f"role_args = {to_toml(list(recognized.role_args))}")
+    lines += [_key(key, value) for key, value in recognized.keys.items() if key != "chief"]
     if recognized.checkpoint_dir:
         lines.append(f"checkpoint_dir = {to_toml(recognized.checkpoint_dir)}")
-    if recognized.legacy_keras:
-        why = "fit of Keras 3 fails under this strategy; needs tf_keras on the hosts"
-        lines.append(_aligned(f'env = {{ {LEGACY_KERAS} = "1" }}', why))
+    if recognized.keras_2:
+        lines.append(_aligned(f'env = {{ {LEGACY_KERAS} = "1" }}', recognized.keras_2))
+    if "chief" in recognized.keys:
+        lines += ["", _table("training.chief", recognized.keys["chief"]).rstrip("\n")]
     return _lines(lines)
 
 
@@ -137,12 +140,14 @@ def _environment(proposal: Proposal) -> str:
     if proposal.requirements is None:
         return ""
     value, unpinned = proposal.requirements.value, proposal.requirements.unpinned
-    comments = [missing_packages(proposal.program.packages, proposal.machines)]
+    comments = [missing_packages(proposal.program, proposal.machines)]
     comments += [f"without versions: {unpinned}"] if unpinned else []
     line = f"requirements = {to_toml(value)}"
     if len(line) > MAX_COLUMNS and not isinstance(value, str):
         line = "\n".join(["requirements = [", *(f"    {to_toml(each)}," for each in value), "]"])
-    return _lines([_comment(comments[0]), "[env]", *map(_comment, comments[1:]), line])
+    lines = [_comment(comments[0]), "[env]", *map(_comment, comments[1:]), line]
+    setup = proposal.requirements.setup
+    return _lines([*lines, *([f"setup = {to_toml(setup)}"] if setup else [])])
 
 
 def _source(program: Program) -> str:
@@ -210,7 +215,8 @@ def _patterns(names: Sequence[str], tables: Mapping[str, Keys]) -> Iterator[str]
         covered = expand_names(pattern)
         addresses = [tables[name].get("address") for name in covered]
         folded = fold_patterns([address for address in addresses if address])
-        if not folded or (len(folded) == 1 and expand_names(folded[0]) == addresses):
+        is_one = len({*addresses}) == 1
+        if is_one or (len(folded) == 1 and expand_names(folded[0]) == addresses):
             yield pattern
         else:
             yield from covered
@@ -220,7 +226,8 @@ def _merged(names: Sequence[str], tables: Mapping[str, Keys]) -> dict[str, Any]:
     """Return the keys of hosts that share a table: `address` with brackets."""
     keys = dict(tables[names[0]])
     if "address" in keys:
-        [keys["address"]] = fold_patterns([tables[name]["address"] for name in names])
+        addresses = dict.fromkeys(tables[name]["address"] for name in names)
+        [keys["address"]] = fold_patterns([*addresses])
     return keys
 
 
@@ -231,6 +238,8 @@ def _table(name: str, keys: Keys, about: str = "") -> str:
 
 def _key(key: str, value: Any) -> str:
     """Return the line of a key, with a comment if it is not plain why it is necessary."""
+    if isinstance(value, dict):
+        return f"{key} = {{ {', '.join(f'{k} = {to_toml(v)}' for k, v in value.items())} }}"
     line = f"{key} = {to_toml(value)}"
     why = WHY_AUTO if value == AUTO else WHY.get(key)
     return _aligned(line, why) if why else line

@@ -1,4 +1,5 @@
-"""Ask the machines what they are: GPUs, Pythons with TensorFlow, size, and shared directories."""
+"""Ask the machines what they are: GPUs, Pythons with the program's framework, size, and shared
+directories."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.init.machine import DEFAULT_PYTHON, Machine
 from tfdeploy.planning.frameworks import TENSORFLOW
 from tfdeploy.shared.protocol.preflight import Explore, ImportFacts, Statement, Survey
+from tfdeploy.shared.records import GpuNeed
 from tfdeploy.transfer.shared_directory import DirectoryClaims
 
 if TYPE_CHECKING:
@@ -23,24 +25,26 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.preflight import MachineFacts, PythonFound, SurveyAnswer
 
 EXPLORE_S = 180.0
-SURVEY_S = 240.0  # an import of TensorFlow, and a GPU driver may hang
+SURVEY_S = 240.0  # an import of a framework, and a GPU driver may hang
 MAX_IMPORTS = 3  # of different Pythons on one host
 
 
 def explore(
-    fleet: Fleet, local_pythons: Sequence[str], program: Program
+    fleet: Fleet, local_pythons: Sequence[str], program: Program, more: Sequence[str] = ()
 ) -> dict[str, Machine | TfdeployError]:
     """Return what each host of the fleet is, and what it lacks for the program; or why that is
-    unknown. `local_pythons` are Pythons of this machine to look at first."""
+    unknown. `local_pythons` are Pythons of this machine to look at first; `more` are modules that
+    the program needs and does not import."""
     statements = [
         Statement(file, each.line, f"import {each.module}")
         for package, (file, each) in packages.find(program.files).items()
-        if package != TENSORFLOW
+        if package != program.framework
     ]
+    statements += [Statement(program.script, 0, f"import {module}") for module in more]
 
     def ask(agent: Agent) -> MachineFacts:
         more = local_pythons if fleet.inventory.host(agent.host).is_local else ()
-        return agent.ask(Explore([*more]), EXPLORE_S)
+        return agent.ask(Explore([*more], program.framework), EXPLORE_S)
 
     facts = fleet.outcomes(fleet.agents, ask)
     pythons = {h: f.pythons for h, f in facts.items() if not isinstance(f, TfdeployError)}
@@ -50,7 +54,9 @@ def explore(
         known = facts[agent.host]
         if isinstance(known, TfdeployError):
             raise known
-        return _confirm(agent, fleet.inventory.host(agent.host), known, usual, statements)
+        ranked = rank_pythons(known.pythons, usual)[:MAX_IMPORTS]
+        host = fleet.inventory.host(agent.host)
+        return _confirm(agent, host, known, ranked, program.framework, statements)
 
     found = fleet.outcomes(fleet.agents, confirm)
     answered = {h: f for h, f in found.items() if not isinstance(f, TfdeployError)}
@@ -64,19 +70,19 @@ def explore(
 
 
 def count_pythons(of_hosts: Iterable[Sequence[PythonFound]]) -> Counter[tuple[str, str]]:
-    """Return on how many hosts each Python has each version of TensorFlow. Pure."""
-    return Counter((p.path, p.tensorflow) for pythons in of_hosts for p in pythons)
+    """Return on how many hosts each Python has each version of the framework. Pure."""
+    return Counter((p.path, p.framework) for pythons in of_hosts for p in pythons)
 
 
 def rank_pythons(
     pythons: Sequence[PythonFound], usual: Mapping[tuple[str, str], int]
 ) -> list[PythonFound]:
-    """Return the Pythons with TensorFlow, the best first: the one that most hosts have, then the
-    one on the PATH, then the newest TensorFlow. Pure."""
-    usable = [python for python in pythons if python.tensorflow and _is_path(python.path)]
+    """Return the Pythons with the framework, the best first: the one that most hosts have, then
+    the one on the PATH, then the newest framework. Pure."""
+    usable = [python for python in pythons if python.framework and _is_path(python.path)]
     return sorted(
         usable,
-        key=lambda p: (usual[p.path, p.tensorflow], p.path == DEFAULT_PYTHON, _version(p)),
+        key=lambda p: (usual[p.path, p.framework], p.path == DEFAULT_PYTHON, _version(p)),
         reverse=True,
     )
 
@@ -87,46 +93,56 @@ def _is_path(path: str) -> bool:
 
 
 def _version(python: PythonFound) -> list[int]:
-    return [int(part) for part in python.tensorflow.split(".") if part.isdecimal()]
+    return [int(part) for part in python.framework.split(".") if part.isdecimal()]
 
 
 def _confirm(
     agent: Agent,
     host: Host,
     facts: MachineFacts,
-    usual: Mapping[tuple[str, str], int],
+    ranked: Sequence[PythonFound],
+    framework: str,
     statements: list[Statement],
 ) -> tuple[Machine, SurveyAnswer]:
-    """Import TensorFlow, and what `statements` import, with the Pythons of a host, the best first,
-    until one sees all GPUs. Return the one that sees the most, or of equal ones the first."""
-    ranked = rank_pythons(facts.pythons, usual)[:MAX_IMPORTS]
+    """Import the framework, and what `statements` import, with the `ranked` Pythons of a host,
+    until one can; TensorFlow also has to see all GPUs. Return the one that sees the most, or of
+    equal ones the first."""
     has_default = any(python.path == DEFAULT_PYTHON for python in facts.pythons)
     without = DEFAULT_PYTHON if has_default else host.python
     gpus = sorted(int(index) for index in facts.gpus if index.isdecimal())
     tried: list[tuple[str, SurveyAnswer]] = []
     for path in [python.path for python in ranked] or [without]:
-        survey = Survey(path, {}, gpus, [TENSORFLOW], {}, statements=statements)
+        survey = Survey(path, {}, GpuNeed(gpus, 0), [framework], {}, statements=statements)
         tried.append((path, agent.ask(survey, SURVEY_S)))
-        seen = _tensorflow(tried[-1][1])
-        if seen.version and seen.gpus >= len(gpus):
+        seen = _imported(tried[-1][1])
+        if seen.version and (seen.gpus >= len(gpus) or framework != TENSORFLOW):
             break
-    path, found = max(tried, key=lambda each: _quality(_tensorflow(each[1])))
-    if _tensorflow(found).version:
-        return _machine(host, facts, path, found), found
-    error = f"{path}: {_tensorflow(found).error}" if ranked else ""
-    return _machine(host, facts, without, found, error), found
+    path, found = max(tried, key=lambda each: _quality(_imported(each[1])))
+    imported = _imported(found)
+    if imported.version:
+        return _machine(host, facts, path, found, imported.version), found
+    error = f"{path}: {imported.error}" if ranked else ""
+    if imported.slow and ranked:  # a busy host: it has what is installed
+        installed = next(python.framework for python in ranked if python.path == path)
+        return _machine(host, facts, path, found, installed, error), found
+    return _machine(host, facts, without, found, "", error), found
 
 
-def _tensorflow(survey: SurveyAnswer) -> ImportFacts:
-    return survey.imports.get(TENSORFLOW, ImportFacts(error="the host did not import it"))
+def _imported(survey: SurveyAnswer) -> ImportFacts:
+    return next(iter(survey.imports.values()), ImportFacts(error="the host did not import it"))
 
 
-def _quality(found: ImportFacts) -> tuple[bool, int]:
-    return bool(found.version), found.gpus
+def _quality(found: ImportFacts) -> tuple[bool, bool, int]:
+    return bool(found.version), found.slow, found.gpus
 
 
 def _machine(
-    host: Host, facts: MachineFacts, python: str, survey: SurveyAnswer, import_error: str = ""
+    host: Host,
+    facts: MachineFacts,
+    python: str,
+    survey: SurveyAnswer,
+    framework: str,
+    import_error: str = "",
 ) -> Machine:
     versions = {each.path: each.version for each in facts.pythons}
     return Machine(
@@ -139,7 +155,7 @@ def _machine(
         gpus=tuple(facts.gpus[index] for index in sorted(facts.gpus)),
         python=python,
         python_version=versions.get(python, survey.version),
-        tensorflow="" if import_error else _tensorflow(survey).version,
+        framework=framework,
         import_error=import_error,
         architecture=facts.machine,
         libc=facts.libc,

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from tfdeploy.config.models import HostSettings
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
-from tfdeploy.planning.frameworks import TENSORFLOW
+from tfdeploy.planning.frameworks import title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tfdeploy.init.program import Program
 
 DEFAULT_PYTHON = HostSettings.python
 AUTO = "auto"  # free ports, chosen at each start
@@ -22,12 +24,12 @@ AUTO = "auto"  # free ports, chosen at each start
 class Machine:
     """A machine that answered.
 
-    `python` is the value of the key: "python3", or a path. `tensorflow` is its version, "" if no
-    Python has it; `import_error` says which Python has it and why its import failed, `missing` are
-    the other packages of the program that its Python lacks. `architecture` and `libc` are words
-    such as x86_64 and "glibc 2.36". `ports` are those of its tasks, and `address` is that at which
-    the other hosts reach it; None if the default will do. `sharing` says which hosts have one home
-    directory: "all", "some" or "none".
+    `python` is the value of the key: "python3", or a path. `framework` is the version of the
+    program's framework, "" if no Python has it; `import_error` says which Python has it and why its
+    import failed, `missing` are the other packages of the program that its Python lacks.
+    `architecture` and `libc` are words such as x86_64 and "glibc 2.36". `ports` are those of its
+    tasks, and `address` is that at which the other hosts reach it; None if the default will do.
+    `sharing` says which hosts have one home directory: "all", "some" or "none".
     """
 
     name: str
@@ -39,7 +41,7 @@ class Machine:
     gpus: tuple[str, ...]
     python: str
     python_version: str
-    tensorflow: str
+    framework: str
     import_error: str = ""
     missing: tuple[str, ...] = ()
     architecture: str = ""
@@ -57,12 +59,12 @@ class Machine:
         return escape_line(", ".join((*gpus, *size)))
 
 
-def missing_packages(packages: Sequence[str], machines: Sequence[Machine]) -> str:
+def missing_packages(program: Program, machines: Sequence[Machine]) -> str:
     """Return a sentence about the hosts that lack some of the program's packages; "" if none
     does."""
-    without = [machine.name for machine in machines if not machine.tensorflow]
-    if TENSORFLOW in packages and without:
-        found = f"no Python with TensorFlow on {fold_names(without)}"
+    without = [machine.name for machine in machines if not machine.framework]
+    if without:
+        found = f"no Python with {title(program.framework)} on {fold_names(without)}"
     else:
         lacking = {m.name: m.missing for m in machines if m.missing}
         missing = dict.fromkeys(name for names in lacking.values() for name in names)

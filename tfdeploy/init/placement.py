@@ -37,6 +37,10 @@ def place(tasks: str, machines: Sequence[Machine], most_workers: int = 0) -> Pro
         return _place_one(tasks, machines)
     with_gpus = [machine for machine in machines if machine.gpus]
     without = [machine for machine in machines if not machine.gpus]
+    if tasks == strategy.DATA_SERVICE:
+        return _place_data_service(machines)
+    if tasks == strategy.CHIEF_AND_WORKERS:
+        return _place_tuners(with_gpus, without)
     if tasks in (strategy.PS_AND_WORKERS, strategy.PS_AND_CHIEF):
         return _place_ps(tasks, with_gpus, without, most_workers)
     keys = {m.name: _worker_keys(tasks, m) for m in with_gpus or without}
@@ -76,9 +80,34 @@ def _worker_keys(tasks: str, machine: Machine) -> Keys:
         return {"workers": 1}
     if tasks == strategy.ONE:  # TensorFlow uses one GPU unless a script asks for more
         return {"gpus": 1, "workers": 1}
-    if tasks in (strategy.PS_AND_WORKERS, strategy.PS_AND_CHIEF, strategy.WORKERS):
-        return {"gpus": count, "workers": 1 if count == 1 else "per-gpu"}
-    return {"gpus": count, "workers": 1, **({"gpus_per_worker": count} if count > 1 else {})}
+    if tasks in (strategy.ALL_GPUS_EACH, strategy.ONE_WITH_ALL_GPUS):
+        return {"gpus": count, "workers": 1, **({"gpus_per_worker": count} if count > 1 else {})}
+    return {"gpus": count, "workers": 1 if count == 1 else "per-gpu"}
+
+
+def _place_data_service(machines: Sequence[Machine]) -> ProposedPlacement:
+    """Place the trainer and the dispatcher on the machine with the most GPUs, or else the first;
+    the CPUs of all others prepare the input."""
+    trainer = max(machines, key=lambda m: len(m.gpus))
+    workers = {} if len(machines) > 1 else {"workers": WORKERS_TO_TRY}
+    keys = {machine.name: {"workers": 1} for machine in machines}
+    keys[trainer.name] = {**_gpu_count(trainer), **workers, "ps": 1, "chief": True}
+    return ProposedPlacement(keys, () if len(machines) > 1 else (TO_TRY,))
+
+
+def _place_tuners(with_gpus: list[Machine], without: list[Machine]) -> ProposedPlacement:
+    """Place a tuner on each GPU, or on each machine if there are no GPUs; the oracle needs none."""
+    workers = with_gpus or without
+    keys = {m.name: _worker_keys(strategy.CHIEF_AND_WORKERS, m) for m in workers}
+    oracle, *spare = without if with_gpus and without else workers[:1]
+    keys[oracle.name] = {**keys.get(oracle.name, {}), "chief": True}
+    if oracle.gpus:
+        keys[oracle.name]["gpus_per_chief"] = 0
+    keys |= {machine.name: {"spare": True} for machine in spare}
+    if len(without) == 1 and not with_gpus:
+        keys[oracle.name]["workers"] = WORKERS_TO_TRY
+        return ProposedPlacement(keys, (TO_TRY,))
+    return ProposedPlacement(keys, (f"{_names(spare)}: spare, no GPU",) if spare else ())
 
 
 def _workers_to_try(most_workers: int) -> int:

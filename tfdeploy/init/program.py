@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.environments import packages
-from tfdeploy.errors import InventoryError
+from tfdeploy.errors import InventoryError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.planning.frameworks import FRAMEWORKS, TENSORFLOW
 from tfdeploy.release import modules
@@ -25,6 +26,7 @@ NO_SCRIPT = re.compile(r"test_.*|.*_test|tests?|conftest|setup|__init__")
 MAIN = re.compile(r"^if __name__ *==", re.MULTILINE)
 MARKS = (".git", "pyproject.toml")  # of the root of a repository
 REQUIREMENTS = ("requirements.txt", "uv.lock", "pyproject.toml")
+OUTSIDE = re.compile(r"(\.\./|~/)[\w./-]*\w[\w./-]*")  # paths of Python's texts
 DEPENDENCIES = re.compile(r"^dependencies *=", re.MULTILINE)
 
 
@@ -51,12 +53,16 @@ class Program:
         return next((module.unreadable for module in self.files.values()), "")
 
     @property
+    def framework(self) -> str:
+        """Return the module of its framework: TensorFlow, unless it imports only others."""
+        tops = (each.top for module in self.files.values() for each in module.foreign)
+        found = [FRAMEWORKS[top] for top in tops if top in FRAMEWORKS]
+        return TENSORFLOW if TENSORFLOW in found or not found else found[0]
+
+    @property
     def packages(self) -> tuple[str, ...]:
-        """Return the names of its packages. TensorFlow is the first, unless the program imports
-        only other frameworks."""
-        tops = {each.top for module in self.files.values() for each in module.foreign}
-        first = [TENSORFLOW] if TENSORFLOW in tops or not tops & {*FRAMEWORKS} else []
-        return tuple(dict.fromkeys([*first, *packages.find(self.files)]))
+        """Return the names of its packages; that of its framework is the first."""
+        return tuple(dict.fromkeys([self.framework, *packages.find(self.files)]))
 
 
 def find(folder: Path, wanted: Path | None) -> Program:
@@ -76,6 +82,20 @@ def find(folder: Path, wanted: Path | None) -> Program:
         _requirements(folder),
         tuple(_environments(root)),
     )
+
+
+def data_outside(program: Program, folder: Path) -> Iterator[TfdeployError]:
+    """Yield a note for each path outside of the folder that the program names and that is here: it
+    may be data, which the hosts do not have."""
+    for file, module in program.files.items():
+        for text in sorted(filter(OUTSIDE.fullmatch, module.syntax.strings)):
+            path = folder / os.path.expanduser(text)  # noqa: PTH111 - it may be "../data", too
+            if path.exists():
+                yield TfdeployError(
+                    f"{file} names {text}, which is not sent to the hosts",
+                    f"if it is data: name it {path.name} in the script, and add "
+                    f'[data.{path.name}] with path = "{text}"',
+                )
 
 
 def _script(folder: Path, wanted: Path | None) -> Path:
@@ -98,7 +118,8 @@ def _script(folder: Path, wanted: Path | None) -> Path:
         if (folder / name).is_file():
             return folder / name
     files = [f for f in sorted(folder.glob("*.py")) if not NO_SCRIPT.fullmatch(f.stem)]
-    found = [file for file in files if MAIN.search(modules.text(file))] or _not_imported(files)
+    files = _not_imported(files) or files
+    found = [file for file in files if MAIN.search(modules.text(file))] or files
     if len(found) == 1:
         return found[0]
     names = fold_names(each.name for each in found)

@@ -8,34 +8,64 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.environments import packages, spec, wheelhouse
 from tfdeploy.errors import PlanError, TfdeployError
+from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.init.document import FoundRequirements
 from tfdeploy.init.machine import missing_packages
+from tfdeploy.init.strategy import LEGACY_KERAS
+from tfdeploy.release import modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.environments.wheelhouse import WheelTarget
     from tfdeploy.init.machine import Machine
     from tfdeploy.init.program import Program
 
-LEGACY_KERAS = "tf_keras"
+OWN_KERAS_2 = 16  # TensorFlow 2.16 is the first that needs another package for Keras 2
+TENSORFLOW_2 = re.compile(r"^tensorflow(?:-cpu)?(?:\[.*?\])?\s*[=~]=\s*2\.(\d+)", re.MULTILINE)
+CPU_HINT = (
+    "PyTorch's installation page names an index of wheels for CPUs; add it in [defaults]: "
+    'env = { PIP_EXTRA_INDEX_URL = "…" }'
+)
 
 
 def choose(
-    program: Program, machines: Sequence[Machine], *, legacy_keras: bool
+    program: Program, machines: Sequence[Machine], folder: Path, *, keras_2: bool
 ) -> FoundRequirements | None:
-    """Return the requirements for these machines; None if they have all that the program needs."""
-    if not missing_packages(program.packages, machines):
+    """Return the requirements for these machines; None if they have all that the program needs.
+    `folder` is that of hosts.toml."""
+    if not missing_packages(program, machines):
         return None
     if program.requirements:
-        return FoundRequirements(program.requirements)
-    names = (*program.packages, *((LEGACY_KERAS,) if legacy_keras else ()))
+        setup = _setup_for_keras_2(folder / program.requirements) if keras_2 else ()
+        return FoundRequirements(program.requirements, setup=setup)
+    names = (*program.packages, *((LEGACY_KERAS,) if keras_2 else ()))
     hosts = [(_platform(machine), bool(machine.gpus)) for machine in machines]
     try:
         return FoundRequirements(tuple(pin(names, hosts)))
     except wheelhouse.NoWheels as reason:
         return FoundRequirements(names, str(reason))
+
+
+def _setup_for_keras_2(file: Path) -> tuple[str, ...]:
+    """Return the command that installs Keras 2 beside the requirements of a file, without a second
+    TensorFlow; none if they bring it."""
+    text = modules.text(file)
+    version = TENSORFLOW_2.search(text)
+    minor = int(version[1]) if version else OWN_KERAS_2
+    if re.search(r"\btf[-_.]keras\b", text) or minor < OWN_KERAS_2:
+        return ()
+    return (f"pip install --no-deps {LEGACY_KERAS}{f'==2.{minor}.*' if version else ''}",)
+
+
+def with_cuda(program: Program, machines: Sequence[Machine]) -> Iterator[TfdeployError]:
+    """Yield a note if hosts without GPUs would get a PyTorch with CUDA, as PyPI has it."""
+    without = [machine.name for machine in machines if not machine.gpus]
+    if program.framework == "torch" and without:
+        found = f"{fold_names(without)}: no GPU, but PyTorch comes with CUDA, about 5 GB"
+        yield TfdeployError(found, CPU_HINT)
 
 
 def lacking(

@@ -43,7 +43,7 @@ PATCHES = (
     ),
     Patch(
         "TFDEPLOY_END_AT_EXIT",
-        "tfdeploy_coordinator",
+        "tfdeploy_exit",
         "report_failures",
         "a coordinator may wait forever if a worker and a ps are lost at the same time",
     ),

@@ -42,7 +42,6 @@ class WatchApp(App[Ending]):
     """Show a run until the user quits, or until `is_over()`. Returns which of these came first.
 
     `events` are those of a Following; a thread takes them until the application has ended.
-    `end_line` returns what is said about the end of a run.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -71,11 +70,10 @@ class WatchApp(App[Ending]):
         events: Iterable[tuple[str, Event]],
         clock: Callable[[], float] = time.monotonic,
         is_over: Callable[[], bool] = lambda: False,
-        end_line: Callable[[WatchedRun], str] = summary.end_line,
     ) -> None:
         super().__init__(ansi_color=True)
         self._watched, self._events, self._clock = watched, events, clock
-        self._is_over, self._end_line = is_over, end_line
+        self._is_over = is_over
         self._selected = str(watched.run.plan.chief.task)
         self._rows: list[Row] = []
         self._shown = ("", 0)  # the task whose log is shown, and how many of its lines
@@ -167,7 +165,7 @@ class WatchApp(App[Ending]):
         limit = max(3, (height - LINES_AROUND) // 2)
         self._rows = live_rows.rows(self._watched, now, limit)
         self._show("run", Text(summary.run_line(self._watched), style="bold"))
-        self._show("training", self._training(now))
+        self._show("training", self._training(now, width))
         self._show("tasks", self._table(width))
         self._show("title", self._title(width))
         self._show("keys", Text(KEYS_AT_END if self._watched.has_ended else KEYS, style="reverse"))
@@ -176,9 +174,11 @@ class WatchApp(App[Ending]):
     def _show(self, name: str, text: Text) -> None:
         self.query_one(f"#{name}", Static).update(text)
 
-    def _training(self, now: float) -> Text:
-        text = Text("  ".join(summary.training_parts(self._watched, now)))
-        end = self._end_line(self._watched)
+    def _training(self, now: float, width: int) -> Text:
+        text = Text(summary.fit(summary.training_parts(self._watched, now), width))
+        for slow in self._watched.slow:
+            text.append(f"\n{slow}", "yellow")
+        end = summary.end_line(self._watched)
         if end:
             style = "bold green" if self._watched.exit_code == 0 else "bold red"
             text.append(f"\n{end}" if text else end, style)

@@ -66,12 +66,15 @@ def print_changes(
     watched: WatchedRun, following: Following, console: Console, is_over: Callable[[], bool]
 ) -> None:
     """Print what changes until the run has ended, and then how, or until `is_over()`."""
-    printed = ""
+    printed, named = "", set[str]()
     for is_last in _periods(watched, following, TRAINING_EVERY_S, console, is_over):
         line = "  ".join(summary.training_parts(watched, time.monotonic()))
         if line != printed and not is_last:
             console.print_text(line)
             printed = line
+        about = {each.host for each in watched.slow}
+        console.print_notes([each for each in watched.slow if each.host not in named])
+        named = about
     print_end(watched, console)
 
 

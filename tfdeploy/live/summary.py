@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import escape_line, format_count, format_duration
 from tfdeploy.live.rows import AWAY, WAITING, state_text
+from tfdeploy.output.status_table import epoch_text
 from tfdeploy.shared.records import STOPPED, SUCCEEDED, LogProgress
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def training_parts(watched: WatchedRun, now: float) -> list[str]:
     said = report.log_progress or LogProgress()
     history = watched.history
     rate, left_s, position = history.rate(now), history.left_s(now), history.position
-    parts = [_epoch(said), _step(report.step if report.step is not None else said.step)]
+    parts = [epoch_text(said), _step(report.step if report.step is not None else said.step)]
     if rate is not None and position and position.unit == "step" and not watched.has_ended:
         parts.append(f"{rate:.3g} steps/s")
     late_s = history.late_s(now)
@@ -63,11 +64,13 @@ def training_parts(watched: WatchedRun, now: float) -> list[str]:
     return [part for part in parts if part]
 
 
-def _epoch(said: LogProgress) -> str:
-    if said.epoch is None:
-        return f"batch {said.batch}/{said.batches or '?'}" if said.batch is not None else ""
-    batch = f", batch {said.batch}/{said.batches or '?'}" if said.batch is not None else ""
-    return f"epoch {said.epoch}/{said.epochs or '?'}{batch}"
+def fit(parts: Sequence[str], width: int) -> str:
+    """Return the first part, and those of the others that fit the line with it."""
+    line = "".join(parts[:1])
+    for part in parts[1:]:
+        if len(line) + len(part) + 2 <= width:
+            line += f"  {part}"
+    return line
 
 
 def _step(step: int | None) -> str:
@@ -109,11 +112,6 @@ def end_line(watched: WatchedRun) -> str:
         commands = tuple(command for command in commands if command != "collect")
     typed = ", or ".join(f"tfdeploy {command} {watched.run.flags}" for command in commands)
     return f"{end}. Next: {typed}" if typed else end
-
-
-def end_text(watched: WatchedRun) -> str:
-    """Return how the run ended; "" while it continues."""
-    return _end(watched)[0]
 
 
 def _end(watched: WatchedRun) -> tuple[str, tuple[str, ...]]:

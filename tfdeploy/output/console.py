@@ -13,6 +13,7 @@ from tfdeploy.documents import to_json
 from tfdeploy.formatting.humanize import escape_json
 from tfdeploy.output.disk_output import DiskOutput
 from tfdeploy.output.experiment_output import ExperimentOutput
+from tfdeploy.output.hosts_output import HostsOutput
 from tfdeploy.output.plan_output import PlanOutput
 from tfdeploy.output.results_output import ResultsOutput
 from tfdeploy.output.run_events import RunOutput
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Console(PlanOutput, RunOutput, StatusOutput, ResultsOutput, DiskOutput, ExperimentOutput):
+class Console(
+    PlanOutput, RunOutput, StatusOutput, ResultsOutput, DiskOutput, ExperimentOutput, HostsOutput
+):
     """Text for people: on standard output, or on standard error if that holds JSON."""
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.prune import PruneResult, Removal
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.formatting.fold_lines import Block
+    from tfdeploy.planning.links import Link
 
 
 def classes() -> dict[str, type]:
@@ -28,6 +28,8 @@ def classes() -> dict[str, type]:
     fails. Each is described by its fields, see tfdeploy/documents.py."""
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.hosts import SeenHosts
+    from tfdeploy.commands.queue import QueueResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.run import FinishedRun
     from tfdeploy.commands.runs import ProjectRuns
@@ -35,20 +37,23 @@ def classes() -> dict[str, type]:
     from tfdeploy.commands.start import StartResult
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.commands.stop import StopResult
+    from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.documents import Failure
-    from tfdeploy.experiments.comparing.document import CompareDocument
-    from tfdeploy.experiments.speed.document import SweepDocument
+    from tfdeploy.experiments.compare import Comparison
+    from tfdeploy.experiments.speed.report import SweepDocument
     from tfdeploy.output.watch_document import WatchDocument
 
     return {
         "plan": PlanDocument,
         "check": CheckDocument,
+        "hosts": SeenHosts,
         "push": PushDocument,
         "start": StartResult,
         "run": FinishedRun,
         "attach": FinishedRun,
         "resume": ResumeResult,
         "scale": ScaleResult,
+        "trials": TrialsResult,
         "status": RunStatus,
         "watch": WatchDocument,
         "logs": PrintedLine,
@@ -57,8 +62,9 @@ def classes() -> dict[str, type]:
         "fetch": FetchResult,
         "stop": StopResult,
         "runs": ProjectRuns,
+        "queue": QueueResult,
         "prune": PruneDocument,
-        "compare": CompareDocument,
+        "compare": Comparison,
         "sweep": SweepDocument,
         "error": Failure,
     }
@@ -259,11 +265,13 @@ class CheckDocument:
     """What would make a start fail."""
     notes: Sequence[TfdeployError]
     """What may matter."""
+    links: Sequence[Link]
+    """With `--network` the measured links between hosts whose tasks talk to each other."""
 
 
 def check_document(checked: CheckResult) -> CheckDocument:
     hosts = {facts.host: _host_check(facts) for facts in checked.hosts}
-    return CheckDocument(hosts, checked.errors, checked.notes)
+    return CheckDocument(hosts, checked.errors, checked.notes, checked.links)
 
 
 def _host_check(facts: HostFacts) -> HostCheck:
@@ -339,26 +347,16 @@ class PrintedLine:
     """One line of a log: `logs` prints one such object in each line of its output."""
 
     task: str
-    """The task that wrote it; with --fold, the first of them."""
+    """The task that wrote it."""
     host: str
     """The task's host."""
     line: str
     """The line without colors. A progress bar is its last state."""
-    tasks: Sequence[str] | None = None
-    """With --fold all tasks that wrote the line, otherwise null."""
 
 
 def log_lines(task: str, host: str, lines: Iterable[str]) -> Iterator[PrintedLine]:
     for line in lines:
         yield PrintedLine(task, host, plain_text(line))
-
-
-def folded_lines(blocks: Iterable[Block], hosts: Mapping[str, str]) -> Iterator[PrintedLine]:
-    """Yield the lines of blocks; `hosts` are those of the tasks."""
-    for block in blocks:
-        first = block.tasks[0]
-        for line in block.lines:
-            yield PrintedLine(first, hosts[first], line, block.tasks)
 
 
 # tensorboard: a board that goes on, as it is when its page answers

@@ -1,55 +1,53 @@
-"""What was measured: the tables of `sweep` and `compare`, and what TensorBoard shows."""
+"""What was measured: the tables of `sweep`, `compare` and `trials`, and what TensorBoard shows."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import (
+    escape_line,
     format_count,
     format_duration,
     format_job_counts,
     format_size,
     shorten_names,
 )
-from tfdeploy.output.terminal import Terminal
+from tfdeploy.output.terminal import STATE_STYLES, Terminal
+from tfdeploy.shared.trials import BAD, FAILED, INTERRUPTED, LOST, RUNNING, SUCCEEDED, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from rich.console import Console
+
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
+    from tfdeploy.commands.trials import Trial, TrialsResult
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.experiments.comparing.comparison import Comparison, RunSeries
+    from tfdeploy.experiments.compare import (
+        ComparedRun,
+        ComparedValue,
+        Comparison,
+        TargetPoint,
+    )
     from tfdeploy.experiments.grid import Grid
-    from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import Result, Sweep
-    from tfdeploy.experiments.training.metrics import Reached
+    from tfdeploy.output.stream import Cell
+
+
+TRIAL_STATES = {
+    SUCCEEDED: "succeeded", BAD: "ended early", FAILED: "failed", RUNNING: "running",
+    WAITING: "waiting", LOST: "lost", INTERRUPTED: "interrupted",
+}  # fmt: skip
+MAX_LIVE_TRIALS = 20
 
 
 class ExperimentOutput(Terminal):
-    @contextmanager
-    def sweep_progress(self) -> Iterator[Callable[[Result], None]]:
-        """Yield a function that takes what is measured now, and shows it as `_progress` does."""
-        with self._progress("pushing the release") as show:
-            yield lambda result: show(f"{result.cell}, repeat {result.repeat}: run {result.run}")
-
-    @contextmanager
-    def report_progress(self) -> Iterator[Callable[[str], None]]:
-        """Yield a function that takes the run whose report is written now, and shows it as
-        `_progress` does."""
-        with self._progress("reading the runs") as show:
-            yield lambda run: show(f"report of run {run}")
-
-    def _progress(self, text: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Return a context that shows a text on a terminal, and a function that replaces it."""
-        if self._out.is_terminal:
-            return self._out.status(text)
-        return nullcontext(lambda text: None)
-
     def print_grid(self, grid: Grid, folder: Path) -> None:
         """Print how much will be measured."""
         cells, runs = len(grid.cells), len(grid.cells) * grid.repeats
@@ -57,60 +55,74 @@ class ExperimentOutput(Terminal):
         least = format_duration(runs * grid.seconds)
         self.print_step(f"{what}: at least {least}, less what is already in {folder}")
 
+    def print_measuring(self, result: Result) -> None:
+        self.print_step(f"{result.cell}, repeat {result.repeat}: run {result.run}")
+
     def print_cell(self, result: Result) -> None:
         from tfdeploy.experiments.speed import report
 
         self.print_text(report.line(result))
 
-    def print_sweep(self, sweep: Sweep, picture: Path) -> None:
+    def print_sweep(self, sweep: Sweep) -> None:
         from tfdeploy.experiments.speed import report
 
         self.print_text("")
         rows = [report.row(sweep, each) for each in sweep]
         self._out.print_table(report.columns(sweep), rows)
         self.print_text(*report.remarks(sweep))
-        if not sweep.base:
-            return
-        self.print_text("")
-        self._out.print_table(report.LOAD_COLUMNS, map(report.load_row, sweep.measured))
-        self.print_text(*report.LOAD_EXPLANATION)
-        self.print_text(f"picture: {picture}")
 
-    def print_comparison(self, comparison: Comparison, picture: Path) -> None:
+    def print_trials(self, result: TrialsResult) -> None:
+        """Print a row for each trial, the best one first."""
+        self._out.print_table(_trial_columns(result), _trial_rows(result))
+        self.print_text("", _trial_summary(result))
+
+    def trials_progress(self) -> AbstractContextManager[Callable[[TrialsResult], None]]:
+        """Return a context that shows on a terminal how the trials go on, and a function that takes
+        it."""
+        if self._out.is_terminal and not self.is_quiet:
+            return _live_trials(self._out.rich)
+        return nullcontext(lambda result: None)
+
+    def print_comparison(self, comparison: Comparison) -> None:
         """Print a row for each run, with those of its words that differ; STEPS and SECONDS are
-        those of its last point. If there are repeated runs, print a row for each line of the
-        picture, too; and then what all runs reached in all of their metrics."""
-        line = ("LINE",) if comparison.has_repeats else ()
+        those of its last point. If there are repeated runs, print a row for each line, too; and
+        then what all runs reached in all of their metrics."""
+        has_repeats = any(line.runs > 1 for line in comparison.lines)
+        line = ("LINE",) if has_repeats else ()
         words = ("WORDS",) if any(comparison.different_words) else ()
         columns = ("TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
-        lines = [group.label for group in comparison.groups for _ in group.runs]
-        runs = zip(comparison.runs, comparison.different_words, lines, strict=True)
         rows = [
-            {"WORDS": own or "-", "LINE": of_line, **_comparison_row(comparison, run)}
-            for run, own, of_line in runs
+            {"WORDS": own or "-", **_comparison_row(comparison, run)}
+            for run, own in zip(comparison.runs, comparison.different_words, strict=True)
         ]
         shown = ("RUN", *words, *line, *columns, *_result_columns(comparison))
         self._out.print_table(shown, rows)
-        if comparison.has_repeats:
+        if has_repeats:
             self._print_spreads(comparison)
         self._print_metrics(comparison)
-        steps = format_count(comparison.smooth, "step")
-        mean = f"running mean over {steps}" if comparison.smooth > 1 else "not smoothed"
-        self.print_text("", f"{comparison.tag}: {mean} (--smooth)", f"picture: {picture}")
+        steps = format_count(comparison.smooth_steps, "step")
+        mean = f"running mean over {steps}" if comparison.smooth_steps > 1 else "not smoothed"
+        if comparison.differs_in:
+            self.print_text("", f"the runs differ in {', '.join(comparison.differs_in)}")
+        self.print_text("", f"{comparison.tag}: {mean} (--smooth)")
 
     def _print_metrics(self, comparison: Comparison) -> None:
         """Print what the training and its validation reached, if that says more than the table."""
         metrics = comparison.shared_metrics
-        has_validation = any(m.validation for found in metrics.values() for m in found)
+        values = [m.validation_last for found in metrics.values() for m in found]
+        has_validation = any(value is not None for value in values)
         if len(metrics) < 2 and not has_validation:
             return
         validation = ("VALIDATION LAST", "VALIDATION BEST") if has_validation else ()
         columns = ("METRIC", "RUN", "LAST", "BEST", *validation)
         rows = [
             {
-                **{"METRIC": name, "RUN": run.label},
-                **_reached_cells("", metric.training),
-                **_reached_cells("VALIDATION ", metric.validation),
+                "METRIC": name,
+                "RUN": run.label,
+                "LAST": _figure(metric.last),
+                "BEST": _figure(metric.best),
+                "VALIDATION LAST": _figure(metric.validation_last),
+                "VALIDATION BEST": _figure(metric.validation_best),
             }
             for name, found in metrics.items()
             for run, metric in zip(comparison.runs, found, strict=True)
@@ -137,22 +149,21 @@ class ExperimentOutput(Terminal):
         self._print_warning(error, f"what was fetched before is shown{shown_until(error)}")
 
     def _print_spreads(self, comparison: Comparison) -> None:
-        """Print the medians of each line of the picture, with the lowest and the highest value."""
+        """Print the medians of each line, with the lowest and the highest value."""
         from statistics import median
 
-        from tfdeploy.experiments.repeats import spread_of
-
         rows = []
-        for group in comparison.groups:
-            reached = comparison.reached(group)
-            steps = f", step {median(step for step, _ in reached):g}" if reached else ""
+        for line in comparison.lines:
+            points = [run.reached for run in comparison.runs if run.line == line.label]
+            steps = [point.step for point in points if point]
+            at = f", step {median(steps):g}" if steps else ""
             rows.append({
-                "LINE": group.label,
-                "RUNS": str(len(group.runs)),
-                "POINTS": str(group.points),
-                "LAST": _spread_text(spread_of(run.smoothed[-1] for run in group.runs)),
-                _best_column(comparison): _spread_text(spread_of(map(comparison.best, group.runs))),
-                _reached_column(comparison): f"{len(reached)} of {len(group.runs)}{steps}",
+                "LINE": line.label,
+                "RUNS": str(line.runs),
+                "POINTS": str(line.points),
+                "LAST": _spread_text(line.last),
+                _best_column(comparison): _spread_text(line.best),
+                _reached_column(comparison): f"{line.reached} of {line.runs}{at}",
             })  # fmt: skip
         self.print_text("", "median (lowest to highest run):")
         columns = ("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
@@ -178,45 +189,111 @@ def _result_columns(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _best_column(comparison: Comparison) -> str:
-    return "HIGHEST" if comparison.rises else "LOWEST"
+    return comparison.best_is.upper()
 
 
 def _reached_column(comparison: Comparison) -> str:
     return f"REACHED {comparison.target or 0.0:g}"
 
 
-def _comparison_row(comparison: Comparison, run: RunSeries) -> dict[str, str]:
+def _comparison_row(comparison: Comparison, run: ComparedRun) -> dict[str, str]:
     return {
         "RUN": run.label,
+        "LINE": run.line,
         "TASKS": format_job_counts(run.tasks) or "-",
-        "POINTS": str(len(run.series)),
-        "STEPS": str(run.series[-1].step),
-        "SECONDS": _tenths(run.seconds[-1]),
+        "POINTS": str(run.points),
+        "STEPS": str(run.steps),
+        "SECONDS": _tenths(run.seconds),
         "STEPS/S": _tenths(run.steps_per_s),
-        "FIRST": f"{run.smoothed[0]:.4g}",
-        "LAST": f"{run.smoothed[-1]:.4g}",
-        _best_column(comparison): f"{comparison.best(run):.4g}",
-        _reached_column(comparison): _point_text(comparison.target_point(run)),
+        "FIRST": _figure(run.first),
+        "LAST": _figure(run.last),
+        _best_column(comparison): _figure(run.best),
+        _reached_column(comparison): _point_text(run.reached),
     }
 
 
-def _reached_cells(prefix: str, reached: Reached | None) -> dict[str, str]:
-    last, best = (f"{reached.last:.4g}", f"{reached.best:.4g}") if reached else ("-", "-")
-    return {f"{prefix}LAST": last, f"{prefix}BEST": best}
-
-
-def _spread_text(spread: Spread) -> str:
+def _spread_text(spread: ComparedValue) -> str:
     if spread.low == spread.high:
-        return f"{spread.median:.4g}"
-    return f"{spread.median:.4g} ({spread.low:.4g} to {spread.high:.4g})"
+        return _figure(spread.median)
+    return f"{_figure(spread.median)} ({_figure(spread.low)} to {_figure(spread.high)})"
 
 
-def _tenths(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.1f}"
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
-def _point_text(point: tuple[int, float] | None) -> str:
+def _tenths(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.1f}"
+
+
+def _point_text(point: TargetPoint | None) -> str:
     if point is None:
         return "-"
-    step, seconds = point
-    return f"step {step}" if math.isnan(seconds) else f"step {step}, {_tenths(seconds)} s"
+    seconds = _tenths(point.seconds)
+    return f"step {point.step}" if seconds == "-" else f"step {point.step}, {seconds} s"
+
+
+def _trial_columns(result: TrialsResult) -> tuple[str, ...]:
+    parameters = result.trials[0].parameters if result.trials else ()
+    objective = result.objective.rpartition(":")[0] if result.objective else ""
+    values = (objective, "AT STEP") if objective else ()
+    return ("TRIAL", *parameters, *values, "TIME", "STATE", "HOST", "REASON")
+
+
+def _trial_rows(result: TrialsResult) -> Iterator[dict[str, Cell]]:
+    """Yield the cells of each trial, by column."""
+    objective = result.objective.rpartition(":")[0] if result.objective else ""
+    for trial in result.trials:
+        yield {
+            **trial.parameters,
+            "TRIAL": str(trial.number),
+            objective: "-" if trial.value is None else f"{trial.value:.6g}",
+            "AT STEP": "-" if trial.step is None else str(trial.step),
+            "TIME": "-" if trial.seconds is None else format_duration(trial.seconds),
+            "STATE": (trial.state, STATE_STYLES.get(trial.state, "")),
+            "HOST": f"{trial.host} {trial.task}" if trial.host else trial.task or "-",
+            "REASON": _trial_reason(trial),
+        }
+
+
+def _trial_reason(trial: Trial) -> str:
+    return f"attempt {trial.attempts}: {trial.reason}" if trial.attempts > 1 else trial.reason
+
+
+def _trial_summary(result: TrialsResult) -> str:
+    """Return how many trials are in which state, and which one is best."""
+    counts = Counter(trial.state for trial in result.trials)
+    states = ", ".join(
+        f"{counts[state]} {name}" for state, name in TRIAL_STATES.items() if counts[state]
+    )
+    trials = f"{len(result.trials):,} trial{'' if len(result.trials) == 1 else 's'}: {states}"
+    best = next((trial for trial in result.trials if trial.number == result.best), None)
+    if best is None or best.value is None:
+        return trials
+    words = " ".join(f"{name}={value}" for name, value in best.parameters.items())
+    return f"{trials}; best: trial {best.number} with {best.value:.6g} ({words})"
+
+
+@contextmanager
+def _live_trials(console: Console) -> Iterator[Callable[[TrialsResult], None]]:
+    """Yield a function that replaces what is shown: the best trials, and how many there are."""
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    def draw(result: TrialsResult) -> None:
+        drawn = Table(box=None, pad_edge=False, header_style="bold")
+        names = _trial_columns(result)
+        for column in names:
+            drawn.add_column(Text(column), no_wrap=True)
+        for row in list(_trial_rows(result))[:MAX_LIVE_TRIALS]:
+            drawn.add_row(*(_text(row.get(name, "")) for name in names))
+        drawn.caption, drawn.caption_justify = Text(escape_line(_trial_summary(result))), "left"
+        view.update(drawn, refresh=True)
+
+    def _text(cell: Cell) -> Text:
+        text, style = (cell, "") if isinstance(cell, str) else cell
+        return Text(escape_line(text), style)
+
+    with Live(console=console, transient=True, auto_refresh=False) as view:
+        yield draw

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tfdeploy.commands.init import Draft
     from tfdeploy.commands.plan import Intent
     from tfdeploy.environments.spec import EnvironmentSpec
-    from tfdeploy.output.progress.push import PushProgress
     from tfdeploy.release.snapshot import Release
     from tfdeploy.shared.records import Launch
 
@@ -58,7 +57,10 @@ class PlanOutput(Terminal):
                 "", f"{chief.host} also listens on {address}, for supervisors' heartbeats"
             )
         shorten = _shorten if len(intent.plan.placements) > MANY_TASKS else str
-        self.print_text("", f"cluster  {shorten(json.dumps(intent.plan.cluster))}")
+        if intent.plan.cluster:
+            self.print_text("", f"cluster  {shorten(json.dumps(intent.plan.cluster))}")
+        if intent.inventory.trials.points:
+            self._print_trials(intent)
         self.print_text(f"network  {NETWORKS[intent.inventory.network]}")
         self.print_text(f"release  {_release_text(intent.release)}")
         for key, target in intent.notified.items():
@@ -72,7 +74,8 @@ class PlanOutput(Terminal):
             hosts = [host for host, each in intent.environments.items() if each.id == spec.id]
             self.print_text(f"env      {spec.id}  {_spec_text(spec)}, on {shorten_names(hosts)}")
         if shorten is str:
-            for launch in intent.launches():
+            # The tasks of a run of trials are alike; this is the first trial.
+            for launch in intent.launches()[: 1 if intent.inventory.trials.points else None]:
                 self._print_command(launch, shorten)
             return
         self.print_text(
@@ -93,7 +96,7 @@ class PlanOutput(Terminal):
 
         self._print_machines(draft)
         proposal = draft.proposal
-        missing = missing_packages(proposal.program.packages, proposal.machines)
+        missing = missing_packages(proposal.program, proposal.machines)
         for reason in (*reasons(proposal), missing):
             if reason:
                 self.print_text(reason)
@@ -106,8 +109,9 @@ class PlanOutput(Terminal):
         self.print_notes(draft.notes)
 
     def _print_machines(self, draft: Draft) -> None:
-        rows = status_table.machine_rows(draft.proposal.machines)
-        self._out.print_table(status_table.MACHINE_COLUMNS, rows)
+        framework = draft.proposal.program.framework.upper()
+        rows = status_table.machine_rows(draft.proposal.machines, framework)
+        self._out.print_table((*status_table.MACHINE_COLUMNS, framework), rows)
         self.print_text("")
 
     def print_init_written(self, draft: Draft, flags: str) -> None:
@@ -129,6 +133,9 @@ class PlanOutput(Terminal):
         if checked.hosts:
             columns = status_table.host_columns(intent.inventory.training.imports)
             self._out.print_table(columns, status_table.host_rows(checked.hosts))
+        if checked.links:
+            rows = status_table.link_rows(checked.links)
+            self._out.print_table(status_table.LINK_COLUMNS, rows)
         self.print_notes(checked.notes)
         hosts = format_count(len(checked.hosts), "host")
         if not checked.errors and len(checked.hosts) < len(intent.hosts):
@@ -136,19 +143,6 @@ class PlanOutput(Terminal):
         elif not checked.errors:
             tasks = format_count(len(intent.plan.placements), "task")
             self.print_text(f"ready to start {tasks} on {hosts}: tfdeploy run")
-
-    def push_progress(
-        self, needs: Mapping[str, Mapping[str, int]]
-    ) -> AbstractContextManager[PushProgress]:
-        """Return a context that shows how far a push is; `needs` as in PushProgress."""
-        from tfdeploy.output.progress import push
-
-        stream = self._progress_stream
-        if not stream.is_terminal:
-            return push.progress_in_lines(stream.print, needs)
-        from tfdeploy.output.progress import push_drawing
-
-        return push_drawing.show(stream.rich, needs)
 
     def print_push_result(self, outcome: Mapping[str, Mapping[str, bool]], intent: Intent) -> None:
         """Print, for each release, the hosts that received it and those that already had it.
@@ -188,7 +182,8 @@ class PlanOutput(Terminal):
                 "TASK": str(placement.task),
                 "HOST": placement.host,
                 "LISTENS ON": placement.endpoint if placement.port else "-",
-                "GPUS": status_table.gpu_indices(placement),
+                "GPUS": status_table.gpu_indices(placement)
+                + (", chosen at the start" if placement.gpu_choice else ""),
                 "CHIEF": "chief" if placement == intent.plan.chief else "",
             }
             for placement in placements[:MANY_TASKS]
@@ -196,6 +191,14 @@ class PlanOutput(Terminal):
         self._out.print_table(("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF"), rows)
         if len(placements) > MANY_TASKS:
             self.print_text(f"and {format_count(len(placements) - MANY_TASKS, 'more task')}")
+
+    def _print_trials(self, intent: Intent) -> None:
+        points, slots = intent.inventory.trials.points, len(intent.plan.placements)
+        rows = [{"TRIAL": str(number), **point} for number, point in enumerate(points)]
+        self.print_text("")
+        self._out.print_table(("TRIAL", *points[0]), rows)
+        at_once = format_count(min(slots, len(points)), "trial")
+        self.print_text("", f"trials   {len(points):,}, {at_once} at once")
 
     def _print_command(self, launch: Launch, shorten: Callable[[str], str]) -> None:
         self.print_text("")

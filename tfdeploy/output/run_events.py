@@ -1,16 +1,20 @@
-"""What happens while a run starts, trains and stops: task states, log lines, lost hosts."""
+"""What happens while a run starts, trains and stops: task states, log lines, lost hosts.
+
+Bursts of events are batched: the first few are reported one by one, the rest in groups.
+"""
 
 from __future__ import annotations
 
 import atexit
+import threading
+import time
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfdeploy.errors import FleetError, individual_errors
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import format_count, format_duration, shorten_names
 from tfdeploy.output import results_output, status_table
-from tfdeploy.output.batching import Batch
 from tfdeploy.output.terminal import STATE_STYLES, LogTerminal
 from tfdeploy.shared.records import BACKOFF, FAILED, LOST, STOPPED, SUCCEEDED, UNKNOWN
 
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tfdeploy.commands.exec import Entrance
-    from tfdeploy.commands.forward import Forwarding
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.stop import StopResult
@@ -28,8 +31,61 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
     from tfdeploy.shared.records import TaskReport
 
+T = TypeVar("T")
+GROUP_S = 1.0  # events that arrive within this time are reported together
+QUIET_S = 5.0  # after this time without an event, the next ones are reported one by one again
 ALARMING = (BACKOFF, FAILED, LOST)  # printed in quiet, too
 SINGLE_REPORTS = 40  # the first changes of a burst are printed one by one, the rest in groups
+
+
+class Batch(Generic[T]):
+    """Call `report` with every event that is added: with one at a time for the first `single` of a
+    burst, then with several. Any thread may add events.
+
+    A thread of its own reports the events that wait. If that fails because the output is closed,
+    the next `add` raises why: OSError, or SystemExit, which rich makes of it.
+
+    Call `flush` before printing anything else, so that events appear in the order they happened.
+    """
+
+    def __init__(self, report: Callable[[Sequence[T]], None], single: int) -> None:
+        self._report = report
+        self._single = single
+        self._burst = 0  # events in the current burst
+        self._last_event = time.monotonic()
+        self._waiting: list[T] = []
+        self._failure: OSError | SystemExit | None = None
+        self._lock = threading.RLock()  # `report` may call `flush`
+
+    def add(self, event: T) -> None:
+        with self._lock:
+            if self._failure:
+                raise self._failure
+            now, previous = time.monotonic(), self._last_event
+            self._last_event = now
+            self._burst = 1 if now - previous > QUIET_S else self._burst + 1
+            if self._burst <= self._single:
+                self.flush()
+                self._report([event])
+                return
+            self._waiting.append(event)
+            if len(self._waiting) == 1:
+                timer = threading.Timer(GROUP_S, self._flush_in_thread)
+                timer.daemon = True
+                timer.start()
+
+    def flush(self) -> None:
+        """Report the events that wait."""
+        with self._lock:
+            events, self._waiting = self._waiting, []
+            if events:
+                self._report(events)
+
+    def _flush_in_thread(self) -> None:
+        try:
+            self.flush()
+        except (OSError, SystemExit) as error:
+            self._failure = error
 
 
 class RunOutput(LogTerminal):
@@ -115,6 +171,13 @@ class RunOutput(LogTerminal):
         state = f"has started, {ended} succeeded already" if succeeded else "is READY"
         self.print_text(f"run {run.id} {state}: {tasks} on {hosts}")
 
+    def print_queued(self, run: Run) -> None:
+        hosts = fold_names(run.plan.hosts)
+        self.print_text(
+            f"run {run.id} is in the queue of {hosts}, which start it when it is its turn",
+            f"(tfdeploy queue shows its place, tfdeploy attach {run.flags} follows it)",
+        )
+
     def print_resumed(self, resumed: ResumeResult) -> None:
         source = results_output.resume_source(resumed)
         self.print_text(f"run {resumed.run.id} resumes from {source}")
@@ -191,10 +254,6 @@ class RunOutput(LogTerminal):
     def print_entrance(self, entrance: Entrance) -> None:
         place = f"{entrance.placement.task} on {entrance.placement.host}: {entrance.directory}"
         self._err.print(place)
-
-    def print_forwarding(self, placement: Placement, forwarding: Forwarding) -> None:
-        port = f"port {forwarding.port} of {placement.host}, the host of {placement.task}"
-        self.print_text(f"{forwarding.url} is {port}")
 
     # Hosts
 

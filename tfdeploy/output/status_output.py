@@ -35,6 +35,7 @@ class StatusOutput(Terminal):
         self._print_new_rows(status, status.tasks)
         self._print_notices(status)
         self._print_exposed(status)
+        self.print_notes(status.slow)
         self._shown.clear()
 
     def _print_new_rows(self, status: RunStatus, tasks: Sequence[TaskStatus]) -> None:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.commands.following.training_history import is_healthy, is_stalled
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
-from tfdeploy.formatting.humanize import format_duration, format_numbers, format_size, or_dash
+from tfdeploy.formatting.humanize import (
+    format_bit_rate,
+    format_duration,
+    format_numbers,
+    format_size,
+    or_dash,
+)
 from tfdeploy.shared.records import READY, RUNNING, LogProgress
 
 if TYPE_CHECKING:
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.init.machine import Machine
+    from tfdeploy.planning.links import Link
     from tfdeploy.planning.plan import Placement
     from tfdeploy.shared.records import TaskReport
 
@@ -24,7 +31,8 @@ COLUMNS = (
     *("TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH"),
     *("TRAINING", "REASON"),
 )
-MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON", "TENSORFLOW")
+MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON")
+LINK_COLUMNS = ("FROM", "TO", "SPEED", "ROUND TRIP", "INTERFACES")
 MAX_TASKS = 60  # tables of more tasks are grouped
 MAX_UNHEALTHY = 20  # then unhealthy tasks that are alike have a row each up to this number
 DIFFERENT = "…"
@@ -107,6 +115,21 @@ def host_rows(hosts: Sequence[HostFacts]) -> list[Row]:
     return _alike([(each.host, each.free_bytes, _host_cells(each)) for each in hosts])
 
 
+def link_rows(links: Sequence[Link]) -> list[Row]:
+    """Return rows with cells of LINK_COLUMNS, the slowest link first. Of more than MAX_TASKS links
+    only the slowest are shown."""
+    by_speed = sorted(links, key=lambda each: each.bits_s or 0.0)
+    return [
+        {
+            **{"FROM": link.source.host, "TO": link.target.host},
+            "SPEED": format_bit_rate(link.bits_s) if link.bits_s else "-",
+            "ROUND TRIP": f"{link.round_trip_s * 1e3:.2f} ms" if link.round_trip_s else "-",
+            "INTERFACES": f"{link.source.words} → {link.target.words}",
+        }
+        for link in by_speed[:MAX_TASKS]
+    ]
+
+
 def _host_cells(facts: HostFacts) -> Row:
     return {
         "PYTHON": facts.python_version,
@@ -116,10 +139,11 @@ def _host_cells(facts: HostFacts) -> Row:
     }
 
 
-def machine_rows(machines: Sequence[Machine]) -> list[Row]:
-    """Return rows with cells of MACHINE_COLUMNS: machines that are alike share a row, with the
-    smallest free space among them."""
-    return _alike([(each.name, each.free_bytes, _machine_cells(each)) for each in machines])
+def machine_rows(machines: Sequence[Machine], framework: str) -> list[Row]:
+    """Return rows with cells of MACHINE_COLUMNS and of the framework: machines that are alike share
+    a row, with the smallest free space among them."""
+    cells = [(each, {framework: each.framework or "missing"}) for each in machines]
+    return _alike([(m.name, m.free_bytes, {**_machine_cells(m), **own}) for m, own in cells])
 
 
 def _alike(hosts: Sequence[tuple[str, int, Row]]) -> list[Row]:
@@ -188,7 +212,7 @@ def _merge(group: Sequence[Row]) -> Row:
 
 def gpu_indices(placement: Placement) -> str:
     """Return the GPUs' indices, as hosts.toml gives them."""
-    return format_numbers(placement.gpus) or "-"
+    return placement.gpu_names or "-"
 
 
 def training_text(report: TaskReport) -> str:
@@ -207,11 +231,17 @@ def training_text(report: TaskReport) -> str:
 
 
 def _reached(said: LogProgress) -> str:
-    """Return how far the log says that training is, such as "epoch 3/10, batch 20/157"."""
-    epoch = [f"epoch {said.epoch}/{said.epochs}"] if said.epoch is not None else []
+    step = f"step {said.step}" if said.step is not None else ""
+    return epoch_text(said) or step
+
+
+def epoch_text(said: LogProgress) -> str:
+    """Return how far the log says that training is, such as "epoch 3/10, batch 20/157"; "" if it
+    names no epoch and no batch."""
+    total = f"/{said.epochs}" if said.epochs is not None else ""
+    epoch = [f"epoch {said.epoch}{total}"] if said.epoch is not None else []
     batch = [f"batch {said.batch}/{said.batches or '?'}"] if said.batch is not None else []
-    step = [f"step {said.step}"] if said.step is not None else []
-    return ", ".join([*epoch, *batch] or step)
+    return ", ".join([*epoch, *batch])
 
 
 def _machine_cells(machine: Machine) -> Row:
@@ -221,5 +251,4 @@ def _machine_cells(machine: Machine) -> Row:
         "CPUS": str(machine.cpus),
         "MEMORY": format_size(machine.memory_bytes),
         "PYTHON": f"{machine.python} ({machine.python_version})",
-        "TENSORFLOW": machine.tensorflow or "missing",
     }

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import FleetError
-from tfdeploy.formatting.hostlist import fold_names, fold_patterns
+from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_log_line
 from tfdeploy.formatting.terminal_text import styled_spans
 from tfdeploy.output.stream import TextStream
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.formatting.fold_lines import Block
     from tfdeploy.formatting.known_messages import NoiseFolder
 
 STATE_STYLES = {
@@ -34,7 +33,6 @@ STATE_STYLES = {
 }  # fmt: skip
 PREFIX_STYLES = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
 AT_ONCE = 200  # lines of a log that a terminal gets together
-RULE = "-" * 15  # as clush -b
 
 
 class Terminal:
@@ -112,15 +110,11 @@ class Terminal:
 
 class LogTerminal(Terminal):
     """Lines of logs. A terminal also shows which lines are noise, hides noise that repeats, and
-    shows once for each task and message what a known message means; `explains` shows meanings
-    without a terminal, too."""
-
-    explains = False
+    shows once for each task and message what a known message means."""
 
     def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
         super().__init__(for_json=for_json, is_quiet=is_quiet)
         self._explained: set[tuple[str, str]] = set()
-        self._fold_limit_printed = False
         # By the prefix of a task's lines, with its style.
         self._noise: NoiseFolder[tuple[str, str]] | None = None
 
@@ -135,29 +129,14 @@ class LogTerminal(Terminal):
         style = PREFIX_STYLES[sum(task.encode()) % len(PREFIX_STYLES)]
         self._print_lines(task, (f"{task}@{host} | ", style), lines)
 
-    def print_folded(self, blocks: Sequence[Block]) -> None:
-        """Print each block of lines below the tasks that wrote them."""
-        for block in blocks:
-            tasks = ",".join(fold_patterns(block.tasks))
-            count = f" ({len(block.tasks)})" if len(block.tasks) > 1 else ""
-            self.print_text(RULE, f"{tasks}{count}", RULE)
-            self._print_lines(tasks, ("", ""), block.lines)
-            self.flush()
-
-    def print_fold_limit(self) -> None:
-        """Print once that not all equal lines are folded."""
-        if not self._fold_limit_printed:
-            self._fold_limit_printed = True
-            text = "these logs differ in too many lines to be folded: some equal lines appear twice"
-            self._print_yellow(f"{text}; -n N and --grep select fewer")
-
     def _print_lines(self, writer: str, prefix: tuple[str, str], lines: Sequence[str]) -> None:
         """Print many lines in one step: tasks may write thousands of them in a second."""
         if self._out.is_terminal:
             for begin in range(0, len(lines), AT_ONCE):
                 self._print_styled(writer, prefix, lines[begin : begin + AT_ONCE])
             return
-        text = "".join(f"{prefix[0]}{line}\n" for line in self._plain_lines(writer, lines))
+        plain = (line if line.isprintable() else _plain(line) for line in lines)
+        text = "".join(f"{prefix[0]}{line}\n" for line in plain)
         with self._lock:
             self._out.write(text)
 
@@ -168,13 +147,6 @@ class LogTerminal(Terminal):
             texts = list(self._styled_lines(writer, prefix, lines))
             if texts:
                 self._out.rich.print(Text("\n").join(texts))
-
-    def _plain_lines(self, writer: str, lines: Sequence[str]) -> Iterator[str]:
-        for line in lines:
-            text = line if line.isprintable() else _plain(line)
-            yield text
-            if self.explains and (meaning := self._new_meaning(writer, text)):
-                yield meaning
 
     def _styled_lines(
         self, writer: str, prefix: tuple[str, str], lines: Sequence[str]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.following.training_history import Position
     from tfdeploy.commands.watch import WatchedHost, WatchedRun
+    from tfdeploy.errors import HostError
     from tfdeploy.shared.protocol.reports import GpuUse
 
 
@@ -93,6 +94,8 @@ class WatchDocument:
     """All hosts."""
     tasks: Sequence[TaskNow]
     """All tasks."""
+    slow: Sequence[HostError]
+    """What is slower than the rest of the run, in sentences with figures."""
 
 
 def watch_document(watched: WatchedRun, now: float) -> WatchDocument:
@@ -104,6 +107,7 @@ def watch_document(watched: WatchedRun, now: float) -> WatchDocument:
         _training(watched, now),
         [_host(host, now) for host in hosts],
         [TaskNow(task.placement, task.report, task.cpu, task.used_bytes) for task in tasks],
+        watched.slow,
     )
 
 

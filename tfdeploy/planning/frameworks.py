@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS
-from tfdeploy.shared.records import PROCESS, SERVER
+from tfdeploy.config import WORKER_VARIABLES
+from tfdeploy.shared.records import PROCESS, RENDEZVOUS, SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfdeploy.config.inventory import Training
-    from tfdeploy.planning.plan import Plan
+    from tfdeploy.planning.plan import Placement, Plan
 
 TENSORFLOW = "tensorflow"
 # Each framework, by the packages that are imported for it.
 FRAMEWORKS = {
     **{name: name for name in (TENSORFLOW, "jax", "torch")},
     **dict.fromkeys(("lightning", "pytorch_lightning", "accelerate", "deepspeed"), "torch"),
+    **dict.fromkeys(("torchvision", "transformers"), "torch"),
     **dict.fromkeys(("flax", "haiku", "equinox"), "jax"),
+}
+# Programs that start PyTorch's processes, by the modules that they run.
+LAUNCHERS = {
+    "torchrun": "torch.distributed.run",
+    "accelerate": "accelerate.commands.accelerate_cli",
 }
 IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+([\w., \t]+)|from[ \t]+(\w+))", re.MULTILINE)
 SESSION = re.compile(r"\bMonitored(?:Training)?Session\b")
 JOIN = re.compile(r"server\w*(?:\(.*\))?\.join\(\)", re.IGNORECASE)
 FIT = re.compile(r"\.fit\(")
-TITLES = {TENSORFLOW: "TensorFlow"}
+TITLES = {TENSORFLOW: "TensorFlow", "torch": "PyTorch", "jax": "JAX"}
 
 
 def scripts(training: Training) -> list[str]:
@@ -64,10 +72,20 @@ def _shell_words(line: str) -> list[str]:
         return line.split()
 
 
-def imports_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the frameworks that scripts with these texts import: TensorFlow, unless they import
-    only others. A script that imports none may do so through a module of its own."""
-    names = (name for text in texts for match in IMPORT.finditer(text) for name in _names(match))
+def launchers(training: Training) -> list[str]:
+    """Return which programs that start PyTorch's processes the commands name."""
+    words = (word for job in JOBS for word in training.command_and_args(job)[0])
+    names = {module: name for name, module in LAUNCHERS.items()}
+    found = (names.get(word, posixpath.basename(word)) for word in words)
+    return [name for name in dict.fromkeys(found) if name in LAUNCHERS]
+
+
+def imports_in(texts: Iterable[str], training: Training) -> tuple[str, ...]:
+    """Return the frameworks that scripts with these texts import, or that the commands name:
+    TensorFlow, unless they have only others. A script that imports none may do so through a module
+    of its own."""
+    names = [name for text in texts for match in IMPORT.finditer(text) for name in _names(match)]
+    names += ["torch"] if launchers(training) else []
     found = {FRAMEWORKS[name] for name in names if name in FRAMEWORKS}
     return (TENSORFLOW,) if TENSORFLOW in found or not found else tuple(sorted(found))
 
@@ -97,12 +115,29 @@ def how_to_lose_less(training: Training, texts: Sequence[str]) -> str:
     return f"a script that saves on SIGTERM has stop_grace_s = {training.stop_grace_s:g} s for it"
 
 
-def ready(training: Training, plan: Plan, job: str) -> str:
-    """Return what makes a job's tasks READY. By default it is a TensorFlow server, which a program
-    without TensorFlow does not have; and a task without peers needs none."""
-    own: str | None = getattr(training, job).ready or training.ready
-    alone = sum(map(len, plan.cluster.values())) == 1
-    return own or (PROCESS if alone or not training.uses_tensorflow else SERVER)
+def ready(training: Training, plan: Plan, placement: Placement) -> str:
+    """Return what makes a task READY. By default it is a TensorFlow server, which a program without
+    TensorFlow does not have; if that gets the chief's port, its tasks meet there. A task without
+    peers needs none, and a slot of trials has no port."""
+    if not plan.cluster:
+        return PROCESS
+    job = placement.task.job
+    own = training.ready_of.get(str(placement.task)) or getattr(training, job).ready
+    if own or training.ready:
+        return own or str(training.ready)
+    if sum(map(len, plan.cluster.values())) == 1:
+        return PROCESS
+    if training.role not in WORKER_VARIABLES and training.uses_tensorflow:
+        return SERVER
+    return RENDEZVOUS if placement.task.in_cluster and _gets_port(training, job) else PROCESS
+
+
+def _gets_port(training: Training, job: str) -> bool:
+    """Return whether a program learns the chief's port."""
+    command, args = training.command_and_args(job)
+    _, variables = training.env_and_role_env(job)
+    texts = (*command, *args, *variables.values())
+    return training.role in WORKER_VARIABLES or any("{chief_port}" in text for text in texts)
 
 
 def title(module: str) -> str:

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import re
+import shlex
 from typing import TYPE_CHECKING
 
 from tfdeploy.config import ANY_SIGNAL
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import fields, frameworks, roles
+from tfdeploy.planning import frameworks, roles, trials
 from tfdeploy.planning.checks import PYTHON_WORDS, refuse_too_long
-from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
+from tfdeploy.shared import records
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import (
     PEER_ERRORS,
+    RENDEZVOUS,
+    VISIBLE,
     HeartbeatSettings,
     Launch,
     Notification,
     OutputSelection,
     Policy,
+    visible_devices,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfdeploy.config.inventory import Host, Inventory, Restart, Training
-    from tfdeploy.planning.fields import RunNames
     from tfdeploy.planning.plan import Placement, Plan
+    from tfdeploy.planning.roles import RunNames
 
-NO_GPU = "-1"
+
 DEFAULT_ENV = {
     "GRPC_FAIL_FAST": "use_caller",  # TensorFlow's default, whatever the host's environment says
     "PYTHONUNBUFFERED": "1",  # else a log shows nothing until Python's buffer is full
@@ -65,15 +70,17 @@ def maker(
     secret: str,
     secrets: Mapping[str, str] = {},
     age_s: float = 0.0,
+    submitted: int = 0,
+    priority: int = 0,
 ) -> Callable[[Sequence[Placement]], tuple[Launch, ...]]:
     """Return the function that makes the launches of some placements: with many hosts, those of all
     need much memory, and what they have in common much time.
 
     Each task gets a secret of its own, made from `secret`, which the chief gets; `secrets` has the
     value of each of training.secrets by its name; `age_s` is the time since the run was first
-    started. The function raises PlanError for an unknown
-    {field}, this one for more replicas than other hosts, or for more tasks than a program can be
-    passed.
+    started; `submitted` and `priority` are those of a queued run. The function raises PlanError for
+    an unknown {field}, this one for more replicas than other hosts, or for more tasks than a
+    program can be passed.
     """
     heartbeat = _heartbeat(inventory.training, plan, secret)
     hosts = {host.name: host for host in inventory.hosts}
@@ -84,7 +91,13 @@ def maker(
         ]
         for each in launches:
             refuse_too_long(each, len(plan.placements))
-        return tuple(replace(each, secrets=dict(secrets), age_s=age_s) for each in launches)
+        common = {
+            "secrets": dict(secrets),
+            "age_s": age_s,
+            "submitted": submitted,
+            "priority": priority,
+        }
+        return tuple(replace(each, **common) for each in launches)
 
     return make_some
 
@@ -158,28 +171,36 @@ def _launch(
 ) -> Launch:
     training, job = inventory.training, placement.task.job
     own_heartbeat = heartbeat.of(str(placement.task))
-    values = fields.values_of(inventory, plan, placement, names)
+    values = roles.values_of(inventory, plan, placement, names)
     is_at_chief = host.name == plan.chief.host
+    ready = frameworks.ready(training, plan, placement)
+    meets = ready == RENDEZVOUS and placement.port is not None
     return Launch(
         project=inventory.project,
         run=names.run,
         job=job,
         index=placement.task.index,
         release=names.release,
-        argv=_argv(training, plan, placement, values),
-        env=_env(training, plan, placement, host, values),
+        argv=[*_argv(training, plan, placement, values), *trials.flags(inventory)],
+        env={
+            **_env(training, plan, placement, host, values),
+            **trials.environment(inventory.trials),
+        },
+        trials=trials.settings(inventory.trials),
         files={
             place: roles.fill_template(text, values, f"training.role_files.{place}")
             for place, text in training.role_files.items()
         },
         links=_links(training, plan, placement),
-        ready=frameworks.ready(training, plan, job),
+        ready=ready,
+        master_port=plan.chief.port if meets else None,
         outputs=_outputs(training, plan, placement),
         name=values["task"],
         network=inventory.network,
         notify=_notify(inventory, plan, placement, names),
         port=placement.port,
         gpus=list(placement.gpus),
+        gpu_choice=list(placement.gpu_choice),
         checkpoint_dir=training.checkpoint_dir,
         no_proxy=[*plan.addresses],
         ready_timeout_s=training.ready_timeout_s,
@@ -194,6 +215,7 @@ def _launch(
             place: names.data[place] for place, each in inventory.data.items() if job in each.jobs
         },
         environment=names.environments.get(host.name, ""),
+        gpus_shared=host.gpus_shared,
     )
 
 
@@ -235,10 +257,13 @@ def _argv(
     command, role_args = training.command_and_args(job)
     key = training.key_path(job, "command")
     first, *rest = [roles.fill_template(word, values, key) for word in command]
+    if first in frameworks.LAUNCHERS:  # it may be beside the python only, not on the PATH
+        first, rest = PYTHON_WORDS[0], ["-m", frameworks.LAUNCHERS[first], *rest]
     program = values["python"] if first in PYTHON_WORDS else first
     key = training.key_path(job, "role_args")
+    role_arguments = roles.role_arguments(training, plan, placement) if plan.cluster else ()
     filled_args = [roles.fill_template(word, values, key) for word in role_args]
-    return [program, *rest, *roles.role_arguments(training, plan, placement), *filled_args]
+    return [program, *rest, *role_arguments, *filled_args]
 
 
 def _env(
@@ -257,9 +282,11 @@ def _env(
         **env,
         **host.env,
         **role_env,
-        **roles.role_environment(training, plan, placement),
+        # A slot of trials is no task of a cluster.
+        **(roles.role_environment(training, plan, placement) if plan.cluster else {}),
         **_hook_env(training, plan, placement),
-        "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in placement.gpus) or NO_GPU,
+        # The host sets it for GPUs that it chooses.
+        **({} if placement.gpu_choice else {VISIBLE: visible_devices(placement.gpus)}),
         "TFDEPLOY_RUN": values["run"],
         "TFDEPLOY_RELEASE": values["release"],
         "TFDEPLOY_NAME": values["name"],
@@ -283,3 +310,41 @@ def _checkpoint_device(training: Training, plan: Plan, placement: Placement) -> 
         return {}
     chief = roles.script_task(training, plan.chief.task)
     return {"TFDEPLOY_CHECKPOINT_DEVICE": f"/job:{chief.job}/task:{chief.index}/device:CPU:0"}
+
+
+URL_FIELD = re.compile(r"\{(\w+)\}")
+DEFAULT_FILE = "hosts.toml"
+
+
+def notify(inventory: Inventory, plan: Plan, run: str, name: str) -> records.Notification:
+    """Return the order for the chief of the run with this id and name. Raises PlanError if a URL
+    has a {NAME} that is not one of training.secrets."""
+    file = inventory.file.name
+    hosts = "" if file == DEFAULT_FILE else f"--hosts {shlex.quote(file)} "
+    return records.Notification(
+        on_end=_notify_target(inventory, plan, "on_end"),
+        on_failure=_notify_target(inventory, plan, "on_failure"),
+        hosts={str(p.task): p.host for p in plan.placements},
+        flags=f"{hosts}--run {run}",
+        name=name,
+    )
+
+
+def _notify_target(inventory: Inventory, plan: Plan, key: str) -> list[str]:
+    """Return a command with the python of the chief's host, or a URL as it is written."""
+    first, *rest = getattr(inventory.notify, key) or ("",)
+    if records.is_url([first, *rest]):
+        _check_fields(inventory, first, key)
+    elif first in PYTHON_WORDS:
+        first = inventory.host(plan.chief.host).python
+    return [first, *rest] if first else []
+
+
+def _check_fields(inventory: Inventory, url: str, key: str) -> None:
+    secrets = inventory.training.secrets
+    for name in URL_FIELD.findall(url):
+        if name not in secrets:
+            raise PlanError(
+                f"notify.{key}: unknown field {{{name}}}; expected one of training.secrets",
+                f"add it: secrets = {[*secrets, name]} under [training]".replace("'", '"'),
+            )

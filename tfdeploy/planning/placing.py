@@ -31,7 +31,7 @@ def make_plan(inventory: Inventory, addresses: Mapping[str, str]) -> Plan:
     placements: list[Placement] = []
     for host in inventory.hosts:
         if not host.spare:
-            placements += _place_on_host(host, addresses[host.name], counters)
+            placements += _place_on_host(inventory, host, addresses[host.name], counters)
     _refuse_wrong_counts(counters)
     _refuse_shared_ports(placements)
     in_order = tuple(sorted(placements, key=lambda placement: placement.task))
@@ -44,18 +44,36 @@ def make_plan_from_addresses(inventory: Inventory) -> Plan:
     return make_plan(inventory, {host.name: host.address or "" for host in inventory.hosts})
 
 
-def _place_on_host(host: Host, address: str, counters: dict[str, int]) -> list[Placement]:
-    """Return the placements on one host; count the tasks of each job in `counters`."""
+def _place_on_host(
+    inventory: Inventory, host: Host, address: str, counters: dict[str, int]
+) -> list[Placement]:
+    """Return the placements on one host; count the tasks of each job in `counters`. Slots of
+    trials have no port: nothing connects to them."""
     gpus, ports = list(host.gpus), list(host.ports)
     placements = []
-    for job, count in count_tasks(host).items():
+    counts = count_tasks(host)
+    if not inventory.trials.points:
+        _refuse_few_ports(host, counts["ps"] + counts["worker"] + counts["chief"])
+    needed = sum(count * gpus_per_task(job, host) for job, count in counts.items())
+    is_choice = isinstance(host.gpus, range) and needed < len(host.gpus)
+    for job, count in counts.items():
         for _ in range(count):
             task_gpus = [gpus.pop(0) for _ in range(gpus_per_task(job, host))]
             task = Task(job, counters[job])
             counters[job] += 1
-            port = _take_port(ports) if task.in_cluster else None
-            placements.append(Placement(task, host.name, address, port, tuple(task_gpus)))
+            has_port = task.in_cluster and not inventory.trials.points
+            port = _take_port(ports) if has_port else None
+            choice = tuple(host.gpus) if is_choice and task_gpus else ()
+            placements.append(Placement(task, host.name, address, port, tuple(task_gpus), choice))
     return placements
+
+
+def _refuse_few_ports(host: Host, tasks: int) -> None:
+    if host.ports != AUTO_PORTS and tasks > len(host.ports):
+        raise PlanError(
+            f"hosts.{host.name}.ports: {tasks} tasks need {tasks} ports; found {len(host.ports)}",
+            PORTS_HINT,
+        )
 
 
 def _take_port(ports: list[int]) -> int:
@@ -77,7 +95,7 @@ def _heartbeat_port(host: Host, address: str, placements: tuple[Placement, ...])
 
 
 def count_tasks(host: Host) -> dict[str, int]:
-    """Return the number of tasks of each job on `host`, checked against its GPUs and ports."""
+    """Return the number of tasks of each job on `host`, checked against its GPUs."""
     path, chief = f"hosts.{host.name}", int(host.chief)
     free = len(host.gpus) - chief * gpus_per_task("chief", host)
     if free < 0:
@@ -94,11 +112,6 @@ def count_tasks(host: Host) -> dict[str, int]:
             f"each need {format_count(workers * per_worker, 'GPU')}; "
             f"found {_describe_gpus(host, chief)}",
             "lower workers, or set gpus_per_worker = 0 for workers that may run without a GPU",
-        )
-    ports = host.ps + workers + chief
-    if host.ports != AUTO_PORTS and ports > len(host.ports):
-        raise PlanError(
-            f"{path}.ports: {ports} tasks need {ports} ports; found {len(host.ports)}", PORTS_HINT
         )
     return {"ps": host.ps, "worker": workers, "chief": chief, "evaluator": int(host.evaluator)}
 

@@ -1,19 +1,24 @@
-"""A Plan: on which host, port and GPUs each task runs. Pure."""
+"""A Plan: on which host, port and GPUs each task runs; and which tasks the arguments of a command
+name, as tfdeploy writes them: `worker:[0-3]`, `gpu-[01-04],gpu-07`. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task
 from tfdeploy.errors import PlanError
-from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.hostlist import expand_list, fold_names
+from tfdeploy.formatting.humanize import format_numbers
 from tfdeploy.formatting.short_repr import short_repr
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from tfdeploy.cluster import ClusterSpec
+
 
 PORT_PENDING = 0
 """The port of a task on a host with ports = "auto", until a start has chosen a free one."""
@@ -34,6 +39,21 @@ class Placement:
     """Its port; null for a task without one; 0 in a plan if the start chooses it."""
     gpus: tuple[int, ...]
     """The indices of its GPUs; without any, it sees none."""
+    gpu_choice: tuple[int, ...] = ()
+    """The GPUs of which its host chooses free ones when it starts, as many as `gpus` has; empty if
+    they are fixed, or chosen already."""
+
+    @property
+    def gpu_names(self) -> str:
+        """Return for example `0,1`, or `one of 0-3` if its host chooses; "" without GPUs."""
+        if not self.gpu_choice:
+            return format_numbers(self.gpus)
+        count = len(self.gpus)
+        return f"{'one' if count == 1 else count} of {format_numbers(self.gpu_choice)}"
+
+    def with_gpus(self, chosen: Sequence[int] | None) -> Placement:
+        """Return it with the GPUs that its host reports, if it reports any."""
+        return self if chosen is None else replace(self, gpus=tuple(chosen), gpu_choice=())
 
     @property
     def endpoint(self) -> str:
@@ -60,7 +80,7 @@ class Plan:
         return {
             job: tuple(p.endpoint for p in self.placements if p.task.job == job)
             for job in JOBS
-            if any(p.task.job == job and p.task.in_cluster for p in self.placements)
+            if any(p.task.job == job and p.port is not None for p in self.placements)
         }
 
     @cached_property
@@ -94,10 +114,11 @@ class Plan:
     @cached_property
     def essential(self) -> tuple[Placement, ...]:
         """Return the tasks without which training can't continue: the chief and every ps; without
-        a ps, every worker."""
-        return tuple(
-            p for p in self.placements if p.task.job in self._serving_jobs or p == self.chief
-        )
+        a ps, every worker to which others connect."""
+        return tuple(p for p in self.placements if self._is_serving(p) or p == self.chief)
+
+    def _is_serving(self, placement: Placement) -> bool:
+        return placement.task.job in self._serving_jobs and placement.port is not None
 
     @property
     def _serving_jobs(self) -> tuple[str, ...]:
@@ -119,7 +140,8 @@ class Plan:
         """Return the tasks to which `host` tries to connect, in a check of the network: those that
         its workers talk to, at most MAX_TARGETS. Hosts start at different ones, so that several
         try each task, and the number of tries grows only linearly with the hosts."""
-        if not any(p.task.job in ("worker", "chief") for p in self.placements_on(host)):
+        has_worker = any(p.task.job in ("worker", "chief") for p in self.placements_on(host))
+        if not has_worker or not self._serving:
             return ()
         first = self._positions[host] % len(self._serving)
         in_turn = self._serving[first:] + self._serving[:first]
@@ -128,8 +150,80 @@ class Plan:
 
     @cached_property
     def _serving(self) -> tuple[Placement, ...]:
-        return tuple(p for p in self.placements if p.task.job in self._serving_jobs)
+        return tuple(filter(self._is_serving, self.placements))
 
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {host: position for position, host in enumerate(self.hosts)}
+
+
+def select_placements(
+    plan: Plan, names: Sequence[str] = (), on: Sequence[str] = ()
+) -> tuple[Placement, ...]:
+    """Return the placements of the named tasks on the hosts `on`, in the plan's order; without
+    names those of all tasks, and without `on` those on all hosts.
+
+    A name is a task (`worker:1`), a job (`worker`: all of its tasks), or several. Raises PlanError
+    for a name that matches no task of the plan, a host without a task, or if nothing is left.
+    """
+    tasks = {task for name in names for task in _tasks(plan, name)}
+    hosts = select_hosts(plan.hosts, on)
+    selected = tuple(
+        p for p in plan.placements if (not names or p.task in tasks) and p.host in hosts
+    )
+    if not selected and plan.placements:  # a plan of spare hosts has no task
+        named = fold_names(map(str, sorted(tasks)))
+        raise PlanError(f"{named} does not run on {fold_names(hosts)}", _tasks_hint(plan))
+    return selected
+
+
+def select_placement(plan: Plan, name: str) -> Placement:
+    """Return the placement of the only task that a name matches. Raises PlanError."""
+    selected = select_placements(plan, [name])
+    if len(selected) > 1:
+        tasks = fold_names(str(placement.task) for placement in selected)
+        raise PlanError(f"{name}: found {len(selected)} tasks; expected one", f"one of {tasks}")
+    return selected[0]
+
+
+def select_hosts(known: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the named hosts in the order of `known`; without names, all of them.
+
+    Raises PlanError for a name that is not known.
+    """
+    hosts, named = tuple(known), tuple(names)
+    if not named:
+        return hosts
+    wanted = [host for name in named for host in _expand(name)]
+    for host in wanted:
+        if host not in hosts:
+            raise PlanError(f'there is no host "{host}"', f"the hosts are {fold_names(hosts)}")
+    return tuple(host for host in hosts if host in wanted)
+
+
+def _tasks(plan: Plan, name: str) -> list[Task]:
+    return [task for each in _expand(name) for task in _tasks_of_name(plan, each)]
+
+
+def _tasks_of_name(plan: Plan, name: str) -> list[Task]:
+    if name in JOBS:
+        return _tasks_of_job(plan, name)
+    return [plan.placement(Task.parse(name)).task]
+
+
+def _tasks_of_job(plan: Plan, job: str) -> list[Task]:
+    tasks = [placement.task for placement in plan.placements if placement.task.job == job]
+    if not tasks:
+        raise PlanError(f"there is no {job} in this run", _tasks_hint(plan))
+    return tasks
+
+
+def _expand(text: str) -> list[str]:
+    try:
+        return expand_list(text)
+    except ValueError as error:
+        raise PlanError(f"{text}: {error}") from None
+
+
+def _tasks_hint(plan: Plan) -> str:
+    return f"its tasks are {fold_names(str(placement.task) for placement in plan.placements)}"

@@ -1,23 +1,27 @@
-"""Pass a task's role to its script: by flags, words, environment, files, or TF_CONFIG. Pure."""
+"""Pass a task's role to its script: by flags, words, environment, files, or TF_CONFIG; and what the
+{fields} of a command stand for in one task of a run. Pure."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task, tf_config
 from tfdeploy.config import WORKER_VARIABLES
 from tfdeploy.errors import PlanError
+from tfdeploy.planning import trials
 from tfdeploy.shared.records import TASK_DIRECTORY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfdeploy.cluster import ClusterSpec
     from tfdeploy.config.inventory import Inventory, Training
     from tfdeploy.planning.plan import Placement, Plan
+
 
 # {name} is a field, and {{name}} is the text {name}; other braces, such as JSON's, stay.
 # {data:NAME} is a field, too. {ps_hosts:;} is a list with ";" instead of "," between its items.
@@ -108,12 +112,6 @@ def _worker_fields(role: str, plan: Plan, placement: Placement) -> dict[str, str
     }
 
 
-def shared_texts(training: Training, plan: Plan) -> tuple[str, ...]:
-    """Return the long texts that the launches of a run have in common."""
-    cluster = script_cluster(training, plan)
-    return (json.dumps(cluster), *(",".join(addresses) for addresses in cluster.values()))
-
-
 def script_task(training: Training, task: Task) -> Task:
     """Return the task with its job's name in scripts, which its own gRPC server reports."""
     return Task(training.job_name(task.job), task.index)
@@ -166,3 +164,48 @@ def _suggest_field(name: str, values: Mapping[str, str]) -> str:
         names = ", ".join(field.removeprefix("data:") for field in known)
         fields = f"the data sets are {names}" if names else "hosts.toml has no [data] table"
     return f"{suggestion}{fields}; for the text itself write {{{{{name}}}}}"
+
+
+@dataclass(frozen=True)
+class RunNames:
+    """What names a run: its id, its release, the user's name for it ("" for none), the release of
+    each data set by its place, and the environment of each host, if it has one."""
+
+    run: str
+    release: str
+    name: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+    environments: Mapping[str, str] = field(default_factory=dict)
+
+
+def values_of(
+    inventory: Inventory, plan: Plan, placement: Placement, names: RunNames
+) -> dict[str, str]:
+    """Return the value of every {field} for one task."""
+    environment = names.environments.get(placement.host, "")
+    python = inventory.host(placement.host).task_python(inventory.project, environment)
+    values = {
+        **template_fields(plan, placement, inventory.training, python),
+        **data_fields(inventory, placement.task.job),
+        "run": names.run,
+        "release": names.release,
+        "name": names.name or names.run,
+    }
+    params = trials.fields(inventory.trials)
+    for name in params.keys() & values:
+        raise PlanError(
+            f"trials.params: {name} is the name of a {{field}} of commands",
+            "give the option another name",
+        )
+    return {**values, **params}
+
+
+def check_word_fields(
+    inventory: Inventory, plan: Plan, names: RunNames, words: Sequence[str]
+) -> None:
+    """Raise PlanError for an unknown {field} in the words that the command line adds."""
+    for placement in plan.placements if words else ():
+        if getattr(inventory.training, placement.task.job).command is None:
+            values = values_of(inventory, plan, placement, names)
+            for word in words:
+                fill_template(word, values, f"-- {word}")

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from tfdeploy.release.imports import Import
-    from tfdeploy.release.syntax import Syntax
+    from tfdeploy.release.syntax import Import, Syntax
 
 MAX_MODULES = 100
 MAX_BYTES = 1_000_000

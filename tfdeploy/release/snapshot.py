@@ -7,19 +7,21 @@ import json
 import os
 import re
 import stat
+import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.humanize import format_size
-from tfdeploy.release import by_products, gitignore
+from tfdeploy.release import gitignore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.release.gitignore import IgnorePatterns
+
 
 # Never part of the source: git's own files, and compiled Python.
 ALWAYS_EXCLUDED = (".git", "__pycache__/", "*.pyc")
@@ -199,7 +201,7 @@ def _is_by_product(tree: _Tree, path: str, info: os.stat_result) -> bool:
     if not tree.is_code or not stat.S_ISREG(info.st_mode):
         return False
     try:
-        found = by_products.is_by_product(tree.root / path)
+        found = is_by_product(tree.root / path)
     except OSError as error:
         raise _unreadable(tree, path, error) from None
     return found and not _is_asked_for(tree, path)
@@ -307,3 +309,32 @@ def _refuse_unprintable(path: str) -> None:
     except UnicodeEncodeError:
         shown = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
         raise PlanError(f"the name {shown} is not UTF-8", "rename or exclude it") from None
+
+
+MARK = b'<meta name="generator" content="tfdeploy">'  # near the start of a page of `report`
+START_BYTES = 4096  # in which the mark is
+MAX_TOML_BYTES = 16_000_000  # no hosts file is larger (config/inventory.py)
+HOSTS_FILE_KEYS = {"project", "training", "hosts"}
+
+
+def is_by_product(file: Path) -> bool:
+    """Return whether this file is a hosts file or a page of `report`. Raises OSError."""
+    suffix = file.suffix.lower()
+    if suffix == ".toml":
+        return is_hosts_file(file)
+    if suffix == ".html":
+        with file.open("rb") as content:
+            return MARK in content.read(START_BYTES)
+    return False
+
+
+def is_hosts_file(file: Path) -> bool:
+    """Return whether a file has the tables of a hosts file. Raises OSError."""
+    with file.open("rb") as opened:
+        content = opened.read(MAX_TOML_BYTES)
+    if b"hosts" not in content:  # a large file of another kind takes long to parse
+        return False
+    try:
+        return tomllib.loads(content.decode("utf-8-sig")).keys() >= HOSTS_FILE_KEYS
+    except (ValueError, RecursionError):  # not TOML, so no hosts file
+        return False

@@ -3,9 +3,9 @@
 runs/<run>/events/                the chief's
 runs/<run>/events/evaluator-0/    the evaluator's, if it has its own directory for them
 runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far,
-                                  and <task>.gpus.jsonl: the use of its GPUs
-runs/<run>/.incoming-events/      large ones on their way, by task; the next collect continues them
-runs/<run>/.incoming-logs/        the same, by the first task of a host
+                                  <task>.gpus.jsonl: the use of its GPUs, and <task>.pace.jsonl:
+                                  its steps, and its host's counters; with trials, and
+                                  <task>.trials.jsonl: those of a slot
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.own_folder import Budget
-from tfdeploy.results.fetch import FileFetch, GrowingFetch, announced
+from tfdeploy.results.fetch import GrowingFetch, announced
 from tfdeploy.results.run_folder import task_request
 from tfdeploy.shared.event_records import EVENTS
 from tfdeploy.shared.protocol.outputs import ListEvents
 from tfdeploy.shared.protocol.reports import Logs
-from tfdeploy.transport import TOO_MUCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,37 +32,37 @@ if TYPE_CHECKING:
 # What one collect may add of a task's event files. Nobody announces their size, because they grow.
 EVENTS_BYTES = 4 << 30
 MB = 1 << 20
-PARTIAL = ".rsync-partial/"  # where rsync keeps the part of a file that has arrived
+HISTORIES = ("history", "gpus", "pace", "trials")
 
 
 def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[int]:
     """Fetch the event files of a task; return their number. Raises as `FileFetch` does, and
     OSError.
 
-    Only those of the chief and of evaluators: those of other workers repeat them.
+    Only those of the chief, of evaluators and of slots: those of other workers repeat them.
     """
-    if placement != run.plan.chief and placement.task.job != "evaluator":
+    is_first = placement == run.plan.chief or bool(run.inventory.trials.points)
+    if not is_first and placement.task.job != "evaluator":
         return 0
     folder, task = run.open(), placement.task.file_name
-    dest = folder / ("events" if placement == run.plan.chief else f"events/{task}")
-    staging = folder / f".incoming-events/{task}"
-    return (yield from fetch_all_events(pipeline, run, placement, dest, staging))
+    dest = folder / ("events" if is_first else f"events/{task}")
+    return (yield from fetch_all_events(pipeline, run, placement, dest))
 
 
 def fetch_all_events(
-    pipeline: Pipeline, run: Run, placement: Placement, dest: OwnFolder, staging: OwnFolder
+    pipeline: Pipeline, run: Run, placement: Placement, dest: OwnFolder
 ) -> Steps[int]:
     """Fetch all event files of a task into `dest`; return their number. Raises as `fetch_events`
     does."""
     listed = pipeline.send(ListEvents(**task_request(run, placement)))
     yield
     folders = listed.answer().folders
-    yield from fetch_event_files(pipeline, folders, dest, staging)
+    yield from fetch_event_files(pipeline, folders, dest)
     return sum(len(files) for files in folders.values())
 
 
 def fetch_event_files(
-    pipeline: Pipeline, folders: Mapping[str, list[str]], dest: OwnFolder, staging: OwnFolder
+    pipeline: Pipeline, folders: Mapping[str, list[str]], dest: OwnFolder
 ) -> Steps[None]:
     """Fetch these event files, by the host's folders that have them, into `dest`. Raises as
     `fetch_events` does."""
@@ -73,8 +72,8 @@ def fetch_event_files(
     dest = dest.within(Budget(EVENTS_BYTES))
     fetches = [GrowingFetch(pipeline, source, dest, files) for source, files in folders.items()]
     yield
-    for source, fetch in zip(folders, fetches, strict=True):
-        pull_files(pipeline.agent, source, dest, staging, fetch.receive())
+    for fetch in fetches:
+        _refuse_missing(pipeline.agent, fetch.receive())
 
 
 def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) -> Steps[int]:
@@ -85,45 +84,22 @@ def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) ->
     """
     listed = pipeline.send(Logs(run.inventory.project, run.id))
     yield
-    answer, folder = listed.answer(), run.open()
+    answer = listed.answer()
     limit = len(placements) * run.inventory.training.log_limit_mb * MB
-    dest = (folder / "logs").within(announced(limit))
+    dest = (run.open() / "logs").within(announced(limit))
     tasks = [placement.task.file_name for placement in placements]
     names = [f"{task}.log" for task in tasks]
-    histories = [f"{task}.{name}.jsonl" for task in tasks for name in ("history", "gpus")]
+    histories = [f"{task}.{name}.jsonl" for task in tasks for name in HISTORIES]
     wanted = [*(name for log in names for name in (f"{log}.1", log)), *histories]
     present = [name for name in wanted if name in answer.names]
-    fetch = FileFetch(pipeline, answer.folder, dest, present)
+    fetch = GrowingFetch(pipeline, answer.folder, dest, present)
     yield
-    staging = folder / f".incoming-logs/{tasks[0]}"
-    pull_files(pipeline.agent, answer.folder, dest, staging, fetch.receive())
+    _refuse_missing(pipeline.agent, fetch.receive())
     return len({*present} & {*names})
 
 
-def pull_files(
-    agent: Agent, source: str, dest: OwnFolder, staging: OwnFolder, files: Sequence[str]
-) -> None:
-    """Fetch large files over a connection of their own, within the budget of `dest`. They arrive in
-    `staging`, where an interrupted fetch continues. Raises TransferFailed, and OSError."""
-    if not files:
-        return
-    wanted = {*files}
-    staging.clean(lambda name: name.replace(PARTIAL, "") in wanted)
-    for name in files:
-        dest.share(name, staging)  # only what has changed since then is sent
-    # rsync counts a file as a whole.
-    present = sum(dest.size(name) for name in files)
-    max_bytes = present + dest.budget.bytes if dest.budget else None
-    try:
-        with agent.transfers.begin(agent.host) as transfer:
-            path = staging.checked()  # no step of it is a link
-            agent.transport.pull(source, path, files, max_bytes=max_bytes, on_progress=transfer)
-    except TransferFailed as error:
-        if error.message != TOO_MUCH:
-            raise
-        raise error.with_hint("tfdeploy fetch fetches a file of any size") from None
-    finally:
-        for name in files:
-            if staging.stat(name):
-                staging.move(name, dest)
-    staging.delete()
+def _refuse_missing(agent: Agent, names: Sequence[str]) -> None:
+    """Raise TransferFailed if files did not come."""
+    if names:
+        message = f"{names[0]} does not come: it is gone, or larger than a collect takes"
+        raise TransferFailed(agent.host, message, "tfdeploy fetch fetches a file of any size")

@@ -56,27 +56,44 @@ class FileFetch:
                 raise AgentError(self._agent.host, message)
         self._present = {name: self._size_and_hash(name) for name in files}
         have = [(name, *present) for name, present in self._present.items()]
-        request = ReadFiles(source, have, self._most_missing)
+        self._limit = self._most_missing()
+        request = ReadFiles(source, have, self._limit)
         self._reply = pipeline.send(request, SILENCE_S) if files else None
 
-    @property
     def _most_missing(self) -> int:
-        """Return how many bytes of a file may be missing: of more, the file is to be pulled."""
+        """Return how many bytes of a file may be missing; with more, the file does not come."""
         return BULK
 
     def receive(self) -> list[str]:
-        """Write what arrives; return the names of the other files, which are to be pulled. Raises
-        AgentError if an answer was not requested, and HostError."""
+        """Write what arrives; return the names of the files that did not come: they are gone, not
+        regular, or too large. Raises AgentError if an answer was not requested, and HostError."""
         received: dict[str, int] = {}  # where the last piece of each file began
         with self._agent.transfers.begin(self._agent.host, self._total) as transfer:
             for piece in self._reply.answers() if self._reply else ():
-                data = _unpack(self._agent, self._present, piece)
+                data = self._unpack(piece)
                 if piece.begin <= received.get(piece.path, -1):  # it might send without end
                     raise AgentError(self._agent.host, f"it sent a piece of {piece.path} twice")
                 self._write(piece, data)
                 received[piece.path] = piece.begin
                 transfer(piece.path, transfer.there + len(data))
         return [name for name in self._present if name not in received]
+
+    def _unpack(self, piece: Piece) -> bytes:
+        """Return the data of a piece, if it was requested and is not too large."""
+        host, name = self._agent.host, piece.path
+        if name not in self._present:
+            raise AgentError(host, f"it sent {name!r}, which was not requested")
+        last = self._present[name][0] + self._limit
+        if not 0 <= piece.begin <= last or piece.mtime_ns < 0:
+            raise AgentError(host, f"it sent {name} with an invalid position or time")
+        unpacked = zlib.decompressobj()
+        try:
+            data = unpacked.decompress(base64.b64decode(piece.data), BULK + 1)
+        except (ValueError, zlib.error):
+            raise AgentError(host, f"the data that it sent for {name} can't be read") from None
+        if not unpacked.eof or len(data) > BULK:
+            raise AgentError(host, f"the data that it sent for {name} is incomplete or too long")
+        return data
 
     def _write(self, piece: Piece, data: bytes) -> None:
         """Write data after what is there: an interruption between two pieces loses nothing."""
@@ -93,11 +110,10 @@ class FileFetch:
 
 class GrowingFetch(FileFetch):
     """Files that programs of the controller read while they grow: they are continued in place,
-    whatever their size."""
+    whatever their size, within the budget of `dest`."""
 
-    @property
     def _most_missing(self) -> int:
-        return GROWTH_BYTES
+        return self._dest.budget.bytes if self._dest.budget else GROWTH_BYTES
 
     def _write(self, piece: Piece, data: bytes) -> None:
         if not piece.begin or piece.begin != self._dest.size(piece.path):
@@ -175,20 +191,3 @@ def check_free_space(agent: Agent, folder: OwnFolder, sizes: Mapping[str, int]) 
             f"has {free / GIGA:.2f} GB free",
             "free disk space on the controller",
         )
-
-
-def _unpack(agent: Agent, requested: dict[str, tuple[int, str]], piece: Piece) -> bytes:
-    """Return the data of a piece, if it was requested and is not too large."""
-    name = piece.path
-    if name not in requested:
-        raise AgentError(agent.host, f"it sent {name!r}, which was not requested")
-    if not 0 <= piece.begin <= requested[name][0] + GROWTH_BYTES or piece.mtime_ns < 0:
-        raise AgentError(agent.host, f"it sent {name} with an invalid position or time")
-    unpacked = zlib.decompressobj()
-    try:
-        data = unpacked.decompress(base64.b64decode(piece.data), BULK + 1)
-    except (ValueError, zlib.error):
-        raise AgentError(agent.host, f"the data that it sent for {name} can't be read") from None
-    if not unpacked.eof or len(data) > BULK:
-        raise AgentError(agent.host, f"the data that it sent for {name} is incomplete or too long")
-    return data

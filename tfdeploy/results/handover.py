@@ -30,7 +30,7 @@ from tfdeploy.results.units import (
     local_path,
     parse_units,
 )
-from tfdeploy.shared import hashing, state_file
+from tfdeploy.shared import filesystem, state_file
 from tfdeploy.shared.protocol.outputs import (
     CHECKPOINT,
     REPLICAS,
@@ -217,7 +217,7 @@ def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
     with exclusive(old), disk_errors(agent):
         units = parse_units(agent, agent.ask(ListReplicas(**request)).outputs)
         newer = [unit for unit in units if is_safe(unit) and not is_in_or_newer(unit, folder)]
-        incoming = old.open() / f".incoming-outputs/{agent.host}"
+        incoming = old.open() / f".incoming-outputs-{agent.host}"
         task = {**request, "task": REPLICAS}
         run_alone(agent, lambda pipe: fetch_units(pipe, task, newer, incoming, folder))
 
@@ -250,7 +250,7 @@ def _deliver(
     incoming = agent.ask(ExpectUnits(**request)).incoming
     files = [local_path(path) for unit in units for path in unit.files]
     if not hashes:
-        digests = parallel.each(folder.sha256, files, hashing.THREADS)
+        digests = parallel.each(folder.sha256, files, filesystem.HASH_THREADS)
         hashes = dict(zip(files, digests, strict=True))
     total = sum(folder.size(name) for name in files)
     with agent.transfers.begin(f"to {agent.host}", total) as transfer:

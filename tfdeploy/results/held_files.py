@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.hosts import parallel
 from tfdeploy.results.fetch import check_free_space, difference
-from tfdeploy.shared import hashing
-from tfdeploy.transport import TOO_MUCH
+from tfdeploy.shared import filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -100,7 +99,7 @@ class HeldFiles:
 
                     self._write(stream, name, present[name], size, report, check_all)
                 if stream.read_into(memoryview(bytearray(1)), check_all):
-                    raise TransferFailed(self._agent.host, TOO_MUCH)
+                    raise TransferFailed(self._agent.host, "it sends more than it announced")
         finally:
             stream.close()
 
@@ -122,7 +121,7 @@ class HeldFiles:
         found = parallel.each(
             lambda file: difference(self.folder, file, self.hashes.get(file.path)),
             expected,
-            hashing.THREADS,
+            filesystem.HASH_THREADS,
         )
         damaged = {file.path: text for file, text in zip(expected, found, strict=True) if text}
         for name in damaged:

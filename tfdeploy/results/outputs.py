@@ -2,7 +2,7 @@
 
 runs/<run>/outputs/            the chief's
 runs/<run>/outputs/<task>/     another task's, if its job has `outputs`
-runs/<run>/.incoming-outputs/  the remains of an interrupted collect; the next one continues them
+runs/<run>/.incoming-outputs-*/  the remains of an interrupted collect; the next one continues them
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutp
 from tfdeploy.shared.units import SET, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline, Steps
@@ -134,21 +134,27 @@ class Outputs:
         )
 
 
-def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[Outputs]:
-    """Fetch what one task wrote. Raises as `FileFetch` does, and OSError."""
+def fetch_outputs(
+    pipeline: Pipeline,
+    run: Run,
+    placement: Placement,
+    keeps: Callable[[str], bool] = lambda path: True,
+) -> Steps[Outputs]:
+    """Fetch what one task wrote, without the paths that `keeps` refuses. Raises as `FileFetch`
+    does, and OSError."""
     agent = pipeline.agent
     listed = pipeline.send(_listing(run, placement), HOLD_TIMEOUT_S)
     yield
     answer = listed.answer()
     dest = outputs_folder(run, placement)
-    units = parse_units(agent, answer.outputs)
+    units = [unit for unit in parse_units(agent, answer.outputs) if keeps(unit.path)]
     selected, skipped = _select(run, placement, units)
     if placement == run.plan.chief:
         link_checkpoints(run, [unit for unit in selected if not is_in(unit, dest)])
     unchanged = [unit for unit in selected if is_in(unit, dest)]
     here = {unit.path for unit in unchanged}
     missing = [unit for unit in selected if unit.path not in here]
-    incoming = run.open() / f".incoming-outputs/{placement.task.file_name}"
+    incoming = run.open() / f".incoming-outputs-{placement.task.file_name}"
     request = task_request(run, placement)
     held = posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS)
     fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, held)
@@ -219,7 +225,8 @@ def link_checkpoints(run: Run, units: Sequence[Unit]) -> None:
 def _select(run: Run, placement: Placement, units: list[Unit]) -> tuple[list[Unit], dict[str, str]]:
     """Return the newest units that fit into the task's limit, and why each other is skipped."""
     training, job = run.inventory.training, placement.task.job
-    limit_mb = training.outputs_limit_mb_of(job, is_chief=placement == run.plan.chief)
+    is_first = placement == run.plan.chief or bool(run.inventory.trials.points)
+    limit_mb = training.outputs_limit_mb_of(job, is_chief=is_first)
     limit = f"outputs_limit_mb = {limit_mb}"
     if limit_mb < training.outputs_limit_mb:
         limit = f"{limit_mb} MB are fetched of a task if [training.{job}] has no outputs"

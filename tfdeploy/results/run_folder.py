@@ -58,9 +58,11 @@ def task_request(run: Run, placement: Placement) -> dict[str, str]:
 
 
 def outputs_folder(run: Run, placement: Placement) -> OwnFolder:
-    """Return where a task's outputs are stored on the controller."""
-    folder = run.open() / "outputs"
-    return folder if placement == run.plan.chief else folder / placement.task.file_name
+    """Return where a task's outputs are stored on the controller. Those of slots are together:
+    each trial has its own folder."""
+    folder, is_slot = run.open() / "outputs", bool(run.inventory.trials.points)
+    is_first = is_slot or placement == run.plan.chief
+    return folder if is_first else folder / placement.task.file_name
 
 
 def checkpoint_outputs(run: Run) -> OwnFolder:

@@ -1,5 +1,5 @@
-"""Read, open, replace, move, link or copy a file, append to one that stays small; remove a folder;
-recognize a full disk."""
+"""Read, open, hash, replace, move, link or copy a file, append to one that stays small; remove a
+folder; recognize a full disk."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 PRIVATE = 0o600
 CHUNK = 1 << 16
+BLOCK = 1 << 20
+HASH_THREADS = 8  # for several files: hashlib releases the interpreter's lock
 # What programs print if the disk is full: strerror of ENOSPC and EDQUOT.
 NO_SPACE = ("No space left on device", "Disk quota exceeded")
 
@@ -141,3 +143,14 @@ def remove_file(path: str) -> None:
         os.remove(path)
     except OSError:
         pass
+
+
+def sha256(path: str) -> str:
+    """Return the hash of a file's content in hex. Raises OSError."""
+    import hashlib  # costs 2 ms, and most requests need none
+
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(BLOCK), b""):
+            digest.update(block)
+    return digest.hexdigest()

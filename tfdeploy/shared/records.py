@@ -10,10 +10,11 @@ from .protocol.record import Record, field, field_types, replace
 from .protocol.record import to_json as plain
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Type, TypeVar, Union
+    from typing import Any, Dict, Iterable, List, Optional, Sequence, Type, TypeVar, Union
 
     R = TypeVar("R")
 
+QUEUED = "QUEUED"
 STARTING = "STARTING"
 RUNNING = "RUNNING"
 READY = "READY"
@@ -23,11 +24,21 @@ FAILED = "FAILED"
 STOPPED = "STOPPED"
 LOST = "LOST"
 UNKNOWN = "UNKNOWN"  # its host never had the task, or does not have it any more
-SERVER, PORT, PROCESS = "server", "port", "process"
+# What a probe of a task's port finds, besides READY.
+NOT_LISTENING = "NOT_LISTENING"
+UNREACHABLE = "UNREACHABLE"
+NOT_GRPC = "NOT_GRPC"
+FROZEN = "FROZEN"
+PAUSED = "PAUSED"  # a process of the task is stopped by a signal, whatever its port says
+WRONG_TASK = "WRONG_TASK"
+HEALTHS = (READY, NOT_LISTENING, UNREACHABLE, NOT_GRPC, FROZEN, PAUSED, WRONG_TASK)
+SERVER, PORT, PROCESS, RENDEZVOUS = "server", "port", "process", "rendezvous"
 GUARDED, STRICT, OPEN = "guarded", "strict", "open"
 # Stands for the task's directory, which only its host knows, in argv, env and files. No other text
 # can have this character.
 TASK_DIRECTORY = "\0"
+# The reason of a task that is STARTING, but has no process yet.
+GETS_CHECKPOINTS = "gets the chief's checkpoints"
 ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
 # The last exception of a process that lost a peer. Such tasks continue if all are restarted.
 PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
@@ -132,9 +143,39 @@ class Notification(Record):
         return {key: target for key, target in both.items() if target}
 
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def visible_devices(gpus: Iterable[int]) -> str:
+    """Return the value of VISIBLE that shows a process only these GPUs."""
+    return ",".join(map(str, gpus)) or "-1"
+
+
 def is_url(target: List[str]) -> bool:
     """Return whether a target of [notify] is a URL, not a command."""
     return len(target) == 1 and target[0].lower().startswith(("http://", "https://"))
+
+
+class TrialSettings(Record):
+    """The trials of a run: [trials] in hosts.toml.
+
+    `points` are the parameters of each trial, by number; a run without them has none. `objective`
+    is the name of a scalar, "" for none, of which the largest value is best if `mode` is "max",
+    and the smallest if it is "min". The other fields are those of [trials].
+    """
+
+    points: List[Dict[str, str]] = field(default_factory=list)
+    objective: str = ""
+    mode: str = "max"
+    stop_bad: bool = False
+    attempts: int = 2
+    lost_after_s: float = 120.0
+
+
+def parameter_mark(name: str = "") -> str:
+    """Return what stands for a parameter in argv, env and files, or for the trial's number. No
+    other text can have this character."""
+    return "\1{}\1".format(name)
 
 
 class Launch(Record):
@@ -152,14 +193,22 @@ class Launch(Record):
     - `outputs` are collected by the controller.
     - `notify` says who learns of the end of the run; only the chief has it.
     - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
-      or its PROCESS runs.
+      its PROCESS runs, or at the RENDEZVOUS: the chief listens on its port, `master_port`, and each
+      other task has a connection to that port.
     - `secrets` are variables as `env` has them, but they are never shown.
     - `environment` is the Python environment that the task runs in, "" for none; `argv` names its
       python.
     - `age_s` is how long ago the run was first started, 0 for its first start.
+    - `trials` are the trials of the run, if it has any: then the task is a slot, which runs one
+      after the other.
+    - `submitted` is 0, or the run waits for its turn: it is when it was submitted, in seconds since
+      1970 by the clock of its chief's host. Of runs that wait, one with a higher `priority` comes
+      first. `waits_for` are the leases that the task waits for; its host fills it in.
     - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
       own host only processes of its user; if OPEN, everybody. If STRICT, it is guarded, and ends if
       it opens a port that the guard does not cover.
+    - With `gpu_choice`, the host chooses free ones of these GPUs instead of `gpus`, as many.
+    - `gpus_shared`: foreign processes may use its GPUs, too.
     """
 
     project: str
@@ -191,17 +240,31 @@ class Launch(Record):
     environment: str = ""
     notify: Notification = field(default_factory=Notification, kind=Notification)
     age_s: float = 0.0
+    master_port: Optional[int] = None
+    gpu_choice: List[int] = field(default_factory=list)
+    gpus_shared: bool = False
+    trials: TrialSettings = field(default_factory=TrialSettings, kind=TrialSettings)
+    submitted: int = 0
+    priority: int = 0
+    waits_for: List[str] = field(default_factory=list)
 
     @property
     def health_port(self) -> Optional[int]:
         """Return the port to probe; None if only the process shows the task's health."""
-        return None if self.ready == PROCESS else self.port
+        return None if self.ready in (PROCESS, RENDEZVOUS) else self.port
+
+    @property
+    def is_ready_at_once(self) -> bool:
+        return self.health_port is None and self.master_port is None
 
     @property
     def leased_ports(self) -> List[int]:
-        """The task's own port, if it has one, and then for the chief that of its heartbeat."""
-        ports = [] if self.port is None else [self.port]
-        return [*ports, self.heartbeat.port] if self.is_chief else ports
+        """For the chief the port of its heartbeat, and then the task's own port, if it has one."""
+        return [self.heartbeat.port, *self.own_ports] if self.is_chief else self.own_ports
+
+    @property
+    def own_ports(self) -> List[int]:
+        return [] if self.port is None else [self.port]
 
     @property
     def is_chief(self) -> bool:
@@ -211,14 +274,55 @@ class Launch(Record):
     def task(self) -> str:
         return "{}:{}".format(self.job, self.index)
 
+    def on_gpus(self, gpus: List[int]) -> Launch:
+        """Return the launch of a task that has these GPUs, and no choice any more."""
+        env = {**self.env, VISIBLE: visible_devices(gpus)}
+        return replace(self, gpus=gpus, gpu_choice=[], env=env)
+
     def in_directory(self, directory: str) -> Launch:
         """Return the launch of a task whose directory is `directory`."""
+        return self._with({TASK_DIRECTORY: directory})
 
-        def fill(texts: Dict[str, str]) -> Dict[str, str]:
-            return {name: text.replace(TASK_DIRECTORY, directory) for name, text in texts.items()}
+    def of_trial(self, number: int) -> Launch:
+        """Return the launch of a trial: with its parameters, and without the other trials."""
+        point = {parameter_mark(name): v for name, v in self.trials.points[number].items()}
+        return replace(self._with({parameter_mark(): str(number), **point}), trials=TrialSettings())
 
-        argv = [word.replace(TASK_DIRECTORY, directory) for word in self.argv]
-        return replace(self, argv=argv, env=fill(self.env), files=fill(self.files))
+    def _with(self, values: Dict[str, str]) -> Launch:
+        def fill(text: str) -> str:
+            for mark, value in values.items():
+                text = text.replace(mark, value)
+            return text
+
+        def fill_all(texts: Dict[str, str]) -> Dict[str, str]:
+            return {name: fill(text) for name, text in texts.items()}
+
+        argv = [fill(word) for word in self.argv]
+        return replace(self, argv=argv, env=fill_all(self.env), files=fill_all(self.files))
+
+
+class GpuNeed(Record):
+    """The GPUs that tasks of one host need: `count` of `gpus`. If these are `shared`, foreign
+    processes may use them, too."""
+
+    gpus: List[int]
+    count: int
+    shared: bool = False
+
+
+def gpu_need(launches: Sequence[Launch]) -> GpuNeed:
+    """Return what tasks of one host need; either all of them have a choice, or none has."""
+    planned = [gpu for launch in launches for gpu in launch.gpus]
+    choice = next((launch.gpu_choice for launch in launches if launch.gpu_choice), planned)
+    return GpuNeed(choice, len(planned), any(launch.gpus_shared for launch in launches))
+
+
+class Health(Record):
+    """What a probe of a task's port found: one of HEALTHS, and a description for
+    people."""
+
+    verdict: str
+    detail: str = ""
 
 
 class TaskState(Record):
@@ -249,11 +353,11 @@ class LogProgress(Record):
     """What the end of a log says about the training; null if it does not."""
 
     epoch: Optional[int] = None
-    """The epoch of Keras."""
+    """The epoch, as the program numbers it."""
     epochs: Optional[int] = None
     """The number of epochs."""
     batch: Optional[int] = None
-    """The batch of this epoch."""
+    """The batch of this epoch, or how much it counts of a progress bar."""
     batches: Optional[int] = None
     """The number of batches of an epoch."""
     step: Optional[int] = None
@@ -264,13 +368,36 @@ class LogProgress(Record):
     """The tasks that TensorFlow waits for, by their names in scripts."""
 
 
+class Pace(Record):
+    """How fast a task trains, and what may slow down its host."""
+
+    seconds: float
+    """The time that the other values are averages of: the last five minutes, or less."""
+    steps_per_s: Optional[float]
+    """The steps, or batches of Keras, in a second; null if the task reports none."""
+    cpus: int
+    """The processors of the host."""
+    other_cpus: float
+    """How many of them other programs and runs use."""
+    disk_wait_cpus: float
+    """How many of them wait for a disk."""
+    swapped_bytes_s: float
+    """The bytes that the host moves between memory and swap in a second."""
+    resent: float
+    """The part of the host's TCP segments that were lost and sent again."""
+    hot: float
+    """The part of the time in which a processor ran slower because it was hot."""
+    stopped: float
+    """The part of the time in which a CPU quota stopped the task."""
+
+
 class TaskReport(Record):
     """The status of a task, as its host reports it."""
 
     task: str
     """The task, such as `worker:1`."""
     state: str
-    """STARTING, RUNNING, READY, BACKOFF, SUCCEEDED, FAILED, STOPPED or LOST."""
+    """QUEUED, STARTING, RUNNING, READY, BACKOFF, SUCCEEDED, FAILED, STOPPED or LOST."""
     age_s: float
     """The seconds since it entered this state."""
     pid: Optional[int]
@@ -301,6 +428,10 @@ class TaskReport(Record):
     """Which notification of the run's end has failed; "" if none has."""
     exposed: str = ""
     """The ports that the guard does not cover, and their processes; "" if there are none."""
+    pace: Optional[Pace] = None
+    """How fast it trains, and what its host does; null if that is not known yet."""
+    gpus: Optional[List[int]] = None
+    """The indices of its GPUs; null if its host has not chosen them yet."""
 
 
 def to_json(record: Record) -> Dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from contextlib import ExitStack, suppress
 from itertools import accumulate
@@ -12,7 +13,6 @@ from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.agent_session import BULK, query
 from tfdeploy.hosts.agent_session import TIMEOUT_S as AGENT_TIMEOUT_S
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.hosts.last_pushed import LastPushed
 from tfdeploy.shared.filesystem import NO_SPACE
 from tfdeploy.shared.protocol.releases import (
     AbandonRelease,
@@ -24,21 +24,23 @@ from tfdeploy.shared.protocol.releases import (
 )
 from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.pack import FileVanished, PackCache
+from tfdeploy.user_folders import cache_file, write_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
+    from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.byte_progress import Transfer
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.release.snapshot import Release
     from tfdeploy.shared.protocol.message import Request
     from tfdeploy.transfer.pack import Pack
     from tfdeploy.transfer.relay import Relay
 
-    OnProgress = Callable[[str, str, int], None]
     OnBytes = Callable[[int], None]
     OnFraction = Callable[[float], None]
-    OnFailed = Callable[[TfdeployError], None]
 
 A = TypeVar("A")
 TIMEOUT_S = 600.0
@@ -62,15 +64,12 @@ def send(
     project: str,
     release: Release,
     hosts: Iterable[str],
-    on_progress: OnProgress = lambda host, release, arrived: None,
-    on_failed: OnFailed = lambda error: None,
+    what: str = "",
 ) -> dict[str, bool]:
     """Send `release` to those of the hosts that lack it; return for each whether it was sent there.
     Of hosts that share a file system, one receives it.
 
-    `on_progress(host, release id, arrived bytes)` and `on_failed(error)` are called from several
-    threads while it goes on; the first call counts what the host had before. Raises the errors of
-    all hosts.
+    The fleet's transfers show how far it is, and `what` is sent. Raises the errors of all hosts.
     """
     names = list(hosts)
     groups = shared_directory.group_by_store(fleet.inventory, names)
@@ -83,21 +82,15 @@ def send(
             sender.relay_if_large(fleet, stack)
 
         def send_to(agent: Agent) -> bool:
-            def on_arrived(arrived: int) -> None:
-                fleet.cancellation.check()
-                on_progress(agent.host, release.id, arrived)
+            with fleet.transfers.begin(f"to {agent.host}", release.size) as transfer:
+                return sender.send_to(agent, transfer, lambda arrived: transfer(what, arrived))
 
-            return sender.send_to(agent, on_arrived)
-
-        lacked = fleet.outcomes(groups, send_to, on_failed)
+        lacked = fleet.outcomes(groups, send_to)
         reached = {h: each for h, each in lacked.items() if not isinstance(each, TfdeployError)}
         last.record(reached, release.id)
         raise_all(errors_of(lacked))
 
-    def on_seen(host: str) -> None:
-        on_progress(host, release.id, release.size)
-
-    shared_directory.verify_release(fleet, project, release.id, groups, on_seen)
+    shared_directory.verify_release(fleet, project, release.id, groups)
     return {host: reached.get(host, False) for host in names}
 
 
@@ -131,7 +124,7 @@ class _ReleaseSender:
             self._relay = Relay(fleet.inventory, self._request)
             stack.callback(self._relay.close)
 
-    def send_to(self, agent: Agent, on_arrived: OnBytes) -> bool:
+    def send_to(self, agent: Agent, transfer: Transfer, on_arrived: OnBytes) -> bool:
         """Send the release to one host; return whether the host lacked it."""
         lacking = self._guess_lacking(agent)
         offer = lacking or agent.ask_encoded(self._offer)
@@ -139,14 +132,13 @@ class _ReleaseSender:
         lacked = not offer.present
         if lacked:
             try:
-                self._deliver(agent, on_arrived, lacking)
+                self._deliver(agent, transfer, on_arrived, lacking)
             except (TransferFailed, AgentError) as error:
                 # Two pushes of one release use the same folder; the faster one moves it away.
                 if not agent.ask_encoded(self._offer).present:
                     raise self._abandon_if_disk_full(agent, error) from None
         elif self._relay:
             self._relay.add_source(agent)
-        on_arrived(self._release.size)
         return lacked
 
     def _guess_lacking(self, agent: Agent) -> MissingFiles | None:
@@ -162,13 +154,15 @@ class _ReleaseSender:
                 return self._ask_lacking(agent, AGENT_TIMEOUT_S)
         return None
 
-    def _deliver(self, agent: Agent, on_arrived: OnBytes, lacking: MissingFiles | None) -> None:
+    def _deliver(
+        self, agent: Agent, transfer: Transfer, on_arrived: OnBytes, lacking: MissingFiles | None
+    ) -> None:
         """Send what the host lacks, from another host or from the controller."""
         lacking = lacking or self._ask_lacking(agent)
         if lacking.present:
             return
         lacking_bytes = self._total_size(lacking.wanted)
-        on_arrived(self._release.size - lacking_bytes)
+        transfer.skip(self._release.size - lacking_bytes)
         if self._relay and lacking_bytes >= RELAY_BYTES:
             self._relay.deliver(agent, lambda: self._send(agent, on_arrived))
         else:
@@ -311,3 +305,30 @@ def _changed_files(host: str, paths: Sequence[str]) -> TransferFailed:
         f"{paths[0]}{others} changed during the push",
         "push again when nothing writes to the folder, or exclude the files that are written",
     )
+
+
+class LastPushed:
+    """The last releases of a project's source, or of one of its data sets, by host."""
+
+    def __init__(self, inventory: Inventory, name: str) -> None:
+        self._file = cache_file("pushed", str(inventory.file.resolve()), inventory.project, name)
+        self._releases = _read_last_pushed(self._file)
+
+    def is_older(self, host: str, release: str) -> bool:
+        """Return whether the last release that the host got is another one."""
+        return self._releases.get(host, release) != release
+
+    def record(self, hosts: Iterable[str], release: str) -> None:
+        """Record that these hosts have the release."""
+        releases = {**self._releases, **dict.fromkeys(hosts, release)}
+        if releases != self._releases:
+            self._releases = releases
+            write_cache(self._file, releases)
+
+
+def _read_last_pushed(file: Path) -> Mapping[str, str]:
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

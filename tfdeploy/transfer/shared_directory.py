@@ -19,7 +19,7 @@ from tfdeploy.shared.protocol.environments import EnvironmentSeen, SeeEnvironmen
 from tfdeploy.shared.protocol.releases import Mark, Rename, SeeRelease, Unmark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
@@ -82,9 +82,7 @@ def refuse_unshared(fleet: Fleet, groups: Groups) -> None:
         raise_all(errors_of_sharing(fleet, groups))
 
 
-def verify_release(
-    fleet: Fleet, project: str, release: str, groups: Groups, on_seen: Callable[[str], None]
-) -> None:
+def verify_release(fleet: Fleet, project: str, release: str, groups: Groups) -> None:
     """Have each host that shares a store read the manifest of a release that its receiver has.
 
     Raises the errors of all hosts that do not see the same.
@@ -105,7 +103,6 @@ def verify_release(
                 f"it does not see release {release}, which {receiver} has received: {agent.store}",
                 "push again when the file system is mounted on both; or " + OWN_DIRECTORY,
             )
-        on_seen(agent.host)
 
     fleet.each(receivers, verify)
 

@@ -7,6 +7,7 @@ terminal's input.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,6 @@ class CompletedCommand:
 
 # A clock that continues while a laptop sleeps, if the system has one.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-TOO_MUCH = "it sends more than it announced, or more than a collect takes"
 OnProgress = Callable[[str, int], None]
 """Called with the file that is being transferred, and the bytes of all files transferred so far."""
 
@@ -111,23 +111,18 @@ class Transport(Protocol):
         """
         ...
 
-    def pull(
-        self,
-        source: str,
-        dest: Path,
-        files: Sequence[str],
-        *,
-        max_bytes: int | None = None,
-        on_progress: OnProgress = ignore_progress,
-    ) -> None:
-        """Fetch regular `files` (relative to `source` on the host) into the folder `dest`, which
-        exists and has no links in it. It continues an interrupted pull. Raises TransferFailed,
-        also if the host sends more than `max_bytes`."""
-        ...
-
     def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> FileStream:
         """Have the host send files of its folder `source`, one after the other, each from a byte
         on. They are regular, and do not change meanwhile."""
         ...
 
     def close(self) -> None: ...
+
+
+ATTEMPTS = 4
+
+
+def wait_before_retry(attempt: int) -> None:
+    """Wait after the `attempt`-th attempt, from 1 on. The jitter spreads the retries of many
+    hosts."""
+    time.sleep(random.uniform(0.2, 0.6) * 2**attempt)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
-from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
+from tfdeploy.transport import ATTEMPTS, wait_before_retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

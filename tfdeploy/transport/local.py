@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
-from tfdeploy.transport import TOO_MUCH, OnProgress, ignore_progress
+from tfdeploy.transport import OnProgress, ignore_progress
 from tfdeploy.transport.file_stream import SEND, SshFileStream
 from tfdeploy.transport.process_stream import ProcessStream
 
@@ -46,22 +46,6 @@ class LocalTransport:
     ) -> None:
         self._copy(source, Path(dest), files, on_progress)
 
-    def pull(
-        self,
-        source: str,
-        dest: Path,
-        files: Sequence[str],
-        *,
-        max_bytes: int | None = None,
-        on_progress: OnProgress = ignore_progress,
-    ) -> None:
-        folder = Path(source)
-        regular = [name for name in files if not _is_special(folder / name)]
-        present = [folder / name for name in regular if (folder / name).exists()]
-        if max_bytes is not None and sum(file.stat().st_size for file in present) > max_bytes:
-            raise TransferFailed(self.host, TOO_MUCH)
-        self._copy(folder, dest, regular, on_progress)
-
     def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> SshFileStream:
         return SshFileStream(self.host, ["sh", "-c", SEND, "sh", source], files)
 
@@ -82,11 +66,6 @@ class LocalTransport:
             raise TransferFailed(
                 self.host, f"copying {error.filename or ''} failed: {error.strerror or error}"
             ) from None
-
-
-def _is_special(path: Path) -> bool:
-    """Return whether it is a link, a fifo or a device. A missing file is not: copying it fails."""
-    return path.is_symlink() or (path.exists() and not path.is_file())
 
 
 def _copy_atomically(source: Path, target: Path) -> None:

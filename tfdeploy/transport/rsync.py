@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import resource
 import shlex
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
-from tfdeploy.transport import TOO_MUCH, ignore_progress
-from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
+from tfdeploy.transport import ATTEMPTS, ignore_progress, wait_before_retry
 from tfdeploy.transport.file_stream import SEND, SshFileStream
 
 if TYPE_CHECKING:
@@ -28,16 +24,8 @@ if TYPE_CHECKING:
 # path. -8: print names unescaped. The agent sets permissions when it seals a release.
 COMMON = ("rsync", "-lts8", "--from0", "--files-from=-", "--timeout=60")
 PARTIAL = "--partial-dir=.rsync-partial"  # continue a file where its transfer was interrupted
-# Fetch only regular files: a host must not be able to create links or devices on the controller,
-# nor a folder in place of a file, in which anything could be. Since 3.2.5, rsync refuses names that
-# nobody requested. A file with holes takes as much disk as on its host.
-REGULAR_ONLY = (
-    *("--no-links", "--no-devices", "--no-specials", "--no-dirs", "--no-implied-dirs"),
-    *("--sparse", PARTIAL),
-)
 # An ssh whose controller was killed ends within a minute of silence, as rsync does by --timeout.
 ALIVE = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
-FILE_TOO_LARGE = os.strerror(errno.EFBIG).encode()
 # OpenSSH's messages if sshd drops the handshake, as it does above MaxStartups.
 DROPPED = re.compile(rb"kex_exchange_identification|Connection (reset|closed) by")
 # rsync prints a line with a name, then the bytes of all files, repeatedly: 8,749,056  22%
@@ -101,30 +89,21 @@ class RsyncTransfers:
         checksum: bool = False,
         on_progress: OnProgress = ignore_progress,
     ) -> None:
-        options = _push_options(base, checksum)
-        remote = f"{self.host}:{_content_of(dest)}"
-        transfer(
-            self.host,
-            self.transfer_command(),
-            _content_of(source),
-            remote,
-            files,
-            options,
-            on_progress,
-        )
-
-    def pull(
-        self,
-        source: str,
-        dest: Path,
-        files: Sequence[str],
-        *,
-        max_bytes: int | None = None,
-        on_progress: OnProgress = ignore_progress,
-    ) -> None:
-        remote = f"{self.host}:{_content_of(source)}"
-        ssh, options = self.transfer_command(), REGULAR_ONLY
-        transfer(self.host, ssh, remote, _content_of(dest), files, options, on_progress, max_bytes)
+        """As the contract says; retry if sshd drops the handshake."""
+        rsh = f"--rsh={_quote_words(self.transfer_command())}"
+        ends = (_content_of(source), f"{self.host}:{_content_of(dest)}")
+        options = [*_push_options(base, checksum), rsh, "--info=progress2,name1"]
+        # "./": a name that starts with "#" or ";" would be a comment, even with --from0.
+        file_list = b"\0".join(b"./" + os.fsencode(name) for name in files)
+        for attempt in range(1, ATTEMPTS + 1):
+            code, errors = _run(self.host, [*COMMON, *options, *ends], file_list, on_progress)
+            if code == 0:
+                return
+            if code == SYNTAX and (problem := find_problem()):
+                raise TransferFailed(self.host, *problem)
+            if not DROPPED.search(errors) or attempt == ATTEMPTS:
+                raise TransferFailed(self.host, _reason(code, errors))
+            wait_before_retry(attempt)
 
     def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> SshFileStream:
         """As the contract says; not with rsync, which would compute checksums of its own."""
@@ -133,40 +112,8 @@ class RsyncTransfers:
         return SshFileStream(self.host, command, files, lambda text: bool(DROPPED.search(text)))
 
 
-def transfer(
-    host: str,
-    ssh: Sequence[str],
-    source: str,
-    dest: str,
-    files: Sequence[str],
-    options: Sequence[str],
-    on_progress: OnProgress,
-    max_bytes: int | None = None,
-) -> None:
-    """Run rsync over the ssh command `ssh`; retry if sshd drops the handshake.
-
-    Raises TransferFailed with rsync's last messages, or if more than `max_bytes` arrive.
-    """
-    argv = [*COMMON, *options, f"--rsh={_quote_words(ssh)}", "--info=progress2,name1", source, dest]
-    # "./": a name that starts with "#" or ";" would be a comment, even with --from0.
-    file_list = b"\0".join(b"./" + os.fsencode(name) for name in files)
-    for attempt in range(1, ATTEMPTS + 1):
-        code, errors = _run_once(host, argv, file_list, on_progress, max_bytes)
-        if code == 0:
-            return
-        if code == SYNTAX and (problem := find_problem()):
-            raise TransferFailed(host, *problem)
-        if not DROPPED.search(errors) or attempt == ATTEMPTS:
-            raise TransferFailed(host, _reason(code, errors))
-        wait_before_retry(attempt)
-
-
-def _run_once(
-    host: str,
-    argv: Sequence[str],
-    file_list: bytes,
-    on_progress: OnProgress,
-    max_bytes: int | None,
+def _run(
+    host: str, argv: Sequence[str], file_list: bytes, on_progress: OnProgress
 ) -> tuple[int, bytes]:
     with tempfile.TemporaryFile() as names, tempfile.TemporaryFile() as errors:
         names.write(file_list)
@@ -176,26 +123,9 @@ def _run_once(
         except FileNotFoundError:
             message, hint = find_problem() or ("rsync can't be run on the controller", "")
             raise TransferFailed(host, message, hint) from None
-        if max_bytes is not None:
-            _limit_files(process, max_bytes)
-        fetched = _report_progress(process, on_progress, max_bytes)
+        _report_progress(process, on_progress)
         errors.seek(0)
-        code, messages = process.wait(), errors.read()
-        if max_bytes is not None and (fetched > max_bytes or FILE_TOO_LARGE in messages):
-            raise TransferFailed(host, TOO_MUCH)
-        return code, messages
-
-
-def _limit_files(process: subprocess.Popen[bytes], max_bytes: int) -> None:
-    """Let rsync write no larger file; it is still connecting.
-
-    rsync reports its progress only every second, in which a host can send much. macOS cannot limit
-    another process.
-    """
-    if not hasattr(resource, "prlimit"):
-        return
-    with suppress(OSError):  # it has ended already
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
+        return process.wait(), errors.read()
 
 
 def _push_options(base: str | None, checksum: bool) -> list[str]:
@@ -214,36 +144,26 @@ def _quote_words(words: Sequence[str]) -> str:
     return " ".join("'" + word.replace("'", "''") + "'" for word in words)
 
 
-def _report_progress(
-    process: subprocess.Popen[bytes], on_progress: OnProgress, max_bytes: int | None
-) -> int:
-    """Report rsync's progress until it ends; end it if it fetches more than `max_bytes`, or if
-    `on_progress` raises. It is terminated, not killed: its second process, which writes the files,
-    would go on without it.
-
-    Return the bytes that it has transferred.
-    """
-    fetched = 0
+def _report_progress(process: subprocess.Popen[bytes], on_progress: OnProgress) -> None:
+    """Report rsync's progress until it ends; end it if `on_progress` raises. It is terminated, not
+    killed: its other processes would go on without it."""
     with process:
         output, rest, file = process.stdout, b"", ""
         while output and (chunk := output.read1(4096)):  # type: ignore[attr-defined]
             *lines, rest = re.split(rb"[\r\n]", rest + chunk)
             for line in lines:
                 if match := PROGRESS.fullmatch(line):
-                    fetched = int(re.sub(rb"\D", b"", match[1]))
-                    _report_or_end(process, on_progress, file, fetched)
-                    if max_bytes is not None and fetched > max_bytes:
-                        process.terminate()
+                    sent = int(re.sub(rb"\D", b"", match[1]))
+                    _report_or_end(process, on_progress, file, sent)
                 elif line:
                     file = line.decode(errors="replace")
-    return fetched
 
 
 def _report_or_end(
-    process: subprocess.Popen[bytes], on_progress: OnProgress, file: str, fetched: int
+    process: subprocess.Popen[bytes], on_progress: OnProgress, file: str, sent: int
 ) -> None:
     try:
-        on_progress(file, fetched)
+        on_progress(file, sent)
     except BaseException:
         process.terminate()
         raise

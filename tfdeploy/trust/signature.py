@@ -15,7 +15,7 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tfdeploy.trust import config_folder
+from tfdeploy.user_folders import config_folder, make_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,8 +65,7 @@ def _make_key() -> bytes:
     if key := _read_key():
         return key
     file = _file()
-    _refuse_home_of_others(file)
-    file.parent.mkdir(0o700, parents=True, exist_ok=True)
+    make_private(file.parent)
     new = file.with_name(f"key.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -79,11 +78,3 @@ def _make_key() -> bytes:
     finally:
         new.unlink(missing_ok=True)
     return _read_key()
-
-
-def _refuse_home_of_others(file: Path) -> None:
-    """Raise PermissionError in the home of another user, as root with `sudo` may have: that user
-    could not store anything in a folder of root."""
-    nearest = next(folder for folder in file.parents if folder.exists())
-    if nearest.stat().st_uid not in (0, os.geteuid()):
-        raise PermissionError(1, "its folder belongs to another user")

@@ -15,7 +15,8 @@ import os
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import NotTrusted, RunError
-from tfdeploy.trust import config_folder, sensitive_values
+from tfdeploy.trust import sensitive_values
+from tfdeploy.user_folders import config_folder, make_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +64,7 @@ def remember(inventory: Inventory) -> None:
     for value in untrusted(inventory):
         file = _file(inventory.file.parent, value)
         try:
-            _make_private(file.parent)
+            make_private(file.parent)
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as new:
                 new.write(f"{inventory.file.parent}\n{value}\n".encode(errors="backslashreplace"))
@@ -85,9 +86,3 @@ def _is_own(file: Path) -> bool:
         return all(path.lstat().st_uid == os.geteuid() for path in (file, file.parent))
     except OSError:
         return False
-
-
-def _make_private(folder: Path) -> None:
-    folder.mkdir(0o700, parents=True, exist_ok=True)
-    if folder.lstat().st_uid != os.geteuid():
-        raise PermissionError(1, "its folder belongs to another user")

@@ -45,7 +45,7 @@ small = tf1.train.Saver([words], sharded=True)
 whole = tf1.train.Saver({"words": words, "weight0": weights[0]})
 large.piece(4 * large.MB)
 saver = tf1.train.Saver(max_to_keep=1)
-large.differ("tfdeploy_bounded_v1", "write", "read")
+large.differ("tfdeploy_bounded", "write", "read")
 differs = tf1.train.Saver()
 objects = tf1.train.Checkpoint(weights=weights, words=words)
 

@@ -10,13 +10,12 @@ from types import SimpleNamespace
 import pytest
 from support.builders import make_inventory
 
-from tfdeploy.errors import AgentError, TransferFailed
+from tfdeploy.errors import AgentError
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.pipeline import Pipeline
 from tfdeploy.own_folder import Budget, OwnFolder
 from tfdeploy.results import fetch as fetch_module
 from tfdeploy.results.checkpoints import validate_checkpoints
-from tfdeploy.results.events_and_logs import pull_files
 from tfdeploy.results.fetch import BULK, FileFetch, GrowingFetch
 from tfdeploy.shared.protocol.outputs import HashedFile, HeldCheckpoint
 from tfdeploy.transport.local import LocalTransport
@@ -24,22 +23,10 @@ from tfdeploy.transport.local import LocalTransport
 FILES = ["a.log", "sub/b"]
 
 
-class RecordingTransport(LocalTransport):
-    """Record the files that were fetched by rsync."""
-
-    def __init__(self, host):
-        super().__init__(host)
-        self.pulled = []
-
-    def pull(self, source, dest, files, **how):
-        self.pulled += files
-        super().pull(source, dest, files, **how)
-
-
 @pytest.fixture
 def agent(home):
     host = make_inventory('[hosts.h]\ntransport = "local"').hosts[0]
-    agent = Agent(RecordingTransport("h"), host)
+    agent = Agent(LocalTransport("h"), host)
     yield agent
     agent.close()
 
@@ -54,12 +41,10 @@ def source(tmp_path):
 
 
 def fetch(agent, source, folder, files=FILES, kind=FileFetch):
+    """Fetch files; return the names of those that did not come."""
     dest = OwnFolder.named(folder)
     with Pipeline(agent) as pipeline:
-        large = kind(pipeline, os.fspath(source), dest, files).receive()
-    pull_files(agent, os.fspath(source), dest, OwnFolder.named(folder.parent / "staging"), large)
-    pulled, agent.transport.pulled = agent.transport.pulled, []
-    return pulled
+        return kind(pipeline, os.fspath(source), dest, files).receive()
 
 
 def test_small_files_come_over_the_session_with_their_times(agent, source, tmp_path):
@@ -119,11 +104,22 @@ def test_of_a_file_that_grew_only_the_new_part_is_sent(agent, source, tmp_path, 
     assert (tmp_path / "dest" / "a.log").read_bytes() == (source / "a.log").read_bytes()
 
 
-def test_a_large_file_comes_by_rsync(agent, source, tmp_path, monkeypatch):
+def test_a_file_that_is_too_large_does_not_come(agent, source, tmp_path, monkeypatch):
     monkeypatch.setattr(fetch_module, "BULK", 1000)
     (source / "a.log").write_bytes(os.urandom(1001))
     assert fetch(agent, source, tmp_path / "dest") == ["a.log"]
-    assert (tmp_path / "dest" / "a.log").read_bytes() == (source / "a.log").read_bytes()
+    assert not (tmp_path / "dest" / "a.log").exists()
+
+
+def test_a_growing_file_comes_within_the_budget(agent, source, tmp_path):
+    (source / "a.log").write_bytes(os.urandom(3 * BULK))
+    dest = OwnFolder.named(tmp_path / "dest")
+    for budget, missing in ((3 * BULK - 1, ["a.log"]), (3 * BULK, [])):
+        with Pipeline(agent) as pipeline:
+            within = dest.within(Budget(budget))
+            fetched = GrowingFetch(pipeline, os.fspath(source), within, ["a.log"])
+            assert fetched.receive() == missing
+    assert (dest.path / "a.log").read_bytes() == (source / "a.log").read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
@@ -135,13 +131,12 @@ def test_only_regular_files_are_fetched(agent, source, tmp_path, kind):
         "folder": os.mkdir,
     }[kind]
     make(source / "a.log")
-    assert fetch(agent, source, tmp_path / "dest") == ["a.log"]  # rsync skips it, too
+    assert fetch(agent, source, tmp_path / "dest") == ["a.log"]
     assert not (tmp_path / "dest" / "a.log").exists()
 
 
-def test_a_missing_file_is_an_error(agent, source, tmp_path):
-    with pytest.raises(TransferFailed, match="absent"):
-        fetch(agent, source, tmp_path / "dest", ["absent"])
+def test_a_missing_file_does_not_come(agent, source, tmp_path):
+    assert fetch(agent, source, tmp_path / "dest", ["absent", "a.log"]) == ["absent"]
 
 
 def test_a_link_at_the_destination_is_replaced_and_not_followed(agent, source, tmp_path):

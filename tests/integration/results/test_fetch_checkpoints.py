@@ -25,7 +25,7 @@ from tfdeploy.results import checkpoints
 from tfdeploy.results import fetch as files
 from tfdeploy.results.held_files import HeldFiles
 from tfdeploy.shared import state_file
-from tfdeploy.shared.hashing import sha256
+from tfdeploy.shared.filesystem import sha256
 from tfdeploy.shared.protocol.outputs import HashedFile, HeldCheckpoint, Pin, Pinned
 from tfdeploy.transport.file_stream import SILENCE_S
 from tfdeploy.transport.local import LocalTransport

@@ -18,9 +18,8 @@ from support.waiting import until
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.transport.openssh import choice, master
-from tfdeploy.transport.openssh.sessions import ALIVE_CACHE_S
-from tfdeploy.transport.openssh.transport import OpenSshTransport
-from tfdeploy.transport.runtime_folder import socket_folder
+from tfdeploy.transport.openssh.transport import ALIVE_CACHE_S, OpenSshTransport
+from tfdeploy.user_folders import socket_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,14 +196,6 @@ def test_exec_and_forward_use_the_master(site):
     project.ok("start")
     key.unlink()
     assert project.ok("exec", "worker:0", "--", "echo", "here") == "here\n"
-    port, local_port = site.entry["Port"], free_port()
-    with project.start_command("forward", "worker:0", f"{port}:{local_port}") as forwarding:
-        forwarding.wait_for_output(f"http://127.0.0.1:{local_port} is port {port} of {HOST}")
-        with socket.create_connection(("127.0.0.1", local_port)) as forwarded:
-            assert forwarded.recv(8) == b"SSH-2.0-"
-        assert forwarding.interrupt() == 0
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", local_port))
     project.ok("stop")
 
 

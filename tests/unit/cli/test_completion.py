@@ -89,7 +89,7 @@ def test_a_name_that_a_shell_would_run_is_not_proposed(propose, folder):
     assert propose("tfdeploy logs --run g") == []
 
 
-@pytest.mark.parametrize("command", ["logs", "status --task", "exec", "ssh", "forward", "fetch"])
+@pytest.mark.parametrize("command", ["logs", "status --task", "exec", "ssh", "fetch"])
 def test_tasks_and_jobs_of_the_run_are_proposed(propose, folder, command):
     record(folder, "20260101-1")
     assert propose(f"tfdeploy {command} ") == [*TASKS, "ps", "worker"]
@@ -149,4 +149,4 @@ def test_without_a_readable_record_nothing_is_proposed(propose, folder):
 
 
 def test_names_of_files_are_left_to_the_shell(propose, folder):
-    assert propose("tfdeploy compare --picture x") == []
+    assert propose("tfdeploy report -o x") == []

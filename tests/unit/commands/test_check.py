@@ -15,7 +15,7 @@ from tfdeploy.shared.protocol.preflight import OpenPorts, SurveyAnswer
 
 FACTS = {
     **{"version": "3.11.7", "imports": {}, "gpus": {}, "rsync": "", "here": ""},
-    **{"free_bytes": 0, "hindrances": [], "noted": [], "time": 0.0},
+    **{"free_bytes": 0, "hindrances": [], "time": 0.0},
     **{"driver": "", "unbuilt": False},
 }
 
@@ -27,7 +27,7 @@ FACTS = {
         *({"free_bytes": value} for value in ("x", math.inf, None)),
         *({"gpus": value} for value in ([], {"x": 1}, 3)),
         *({"imports": value} for value in ([], {"tensorflow": {"gpus": "x"}}, 3)),
-        *({"noted": value} for value in ([[]], [3], 3)),
+        *({"hindrances": value} for value in ([[]], [3], 3)),
     ],
 )
 def test_invalid_facts_of_a_host_are_refused(change):

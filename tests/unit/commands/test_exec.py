@@ -1,4 +1,4 @@
-"""`exec` and `forward`: what is asked, what a host may answer, and what may be typed."""
+"""`exec`: what is asked, and what a host may answer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 from support.builders import make_plan
 
 from tfdeploy.commands.exec import MAX_WORDS_BYTES, Entrance, execute, find_entrance
-from tfdeploy.commands.forward import Forwarding
-from tfdeploy.errors import AgentError, PlanError, TaskFailed
+from tfdeploy.errors import AgentError, TaskFailed
 from tfdeploy.shared.protocol.runs import TaskEntrance
 
 PLAN = make_plan("[hosts.a]\nps = 1\nworkers = 2\n")
@@ -54,17 +53,3 @@ def test_a_command_that_is_too_long_is_refused_before_it_is_sent():
     entrance = Entrance(PLAN.placements[0], ("python3",), "/work")
     with pytest.raises(TaskFailed, match=f"expected at most {MAX_WORDS_BYTES}"):
         execute(RUN.inventory, entrance, ["x" * MAX_WORDS_BYTES], terminal=False)
-
-
-@pytest.mark.parametrize(
-    ("text", "url"),
-    [("6006", "http://127.0.0.1:6006"), ("6006:16006", "http://127.0.0.1:16006")],
-)
-def test_a_port_of_the_controller_is_the_same_unless_it_is_named(text, url):
-    assert (Forwarding.parse(text).port, Forwarding.parse(text).url) == (6006, url)
-
-
-@pytest.mark.parametrize("text", ["", "0", "65536", "a", "1:", "1:2:3", "-1", ":1", "١"])
-def test_what_is_no_port_is_refused(text):
-    with pytest.raises(PlanError, match="expected PORT or PORT:LOCALPORT"):
-        Forwarding.parse(text)

@@ -63,8 +63,8 @@ def test_the_project_is_named_as_its_folder(tmp_path, folder, name):
 
 
 def test_an_environment_that_is_not_activated_is_named(tmp_path):
-    assert init.inactive_environment(tmp_path) == []
+    assert init.inactive_environment(tmp_path, "tensorflow") == []
     (tmp_path / ".venv/lib/python3.11/site-packages/tensorflow").mkdir(parents=True)
-    [note] = init.inactive_environment(tmp_path)
+    [note] = init.inactive_environment(tmp_path, "tensorflow")
     assert note.message == ".venv has TensorFlow, but it is not activated, so it was not run"
     assert "source .venv/bin/activate" in note.hint

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 from support.builders import make_inventory
 
-from tfdeploy.commands.following import run_end
 from tfdeploy.commands.stop import StopResult, stop_reachable, unconfirmed_errors
 from tfdeploy.planning import placing
 from tfdeploy.run import Run
@@ -78,16 +77,6 @@ def test_a_task_that_runs_after_its_stop_is_an_error_unless_it_is_of_another_lau
     (error,) = stop_reachable(FleetThatGoesOn(), make_run()).errors
     assert str(error).startswith("ps:0 on b: it is READY after the stop\n")
     assert stop_reachable(FleetThatGoesOn(), make_run(), launched="first").errors == ()
-
-
-def test_the_states_after_a_stop_are_stored_for_the_launch_of_the_record(tmp_path):
-    run = make_run()
-    inventory = run.inventory.copy_with({"file": tmp_path / "hosts.toml"})
-    run = replace(run, inventory=inventory, launched="second")
-    run.folder.mkdir(parents=True)
-    stop_reachable(FleetThatGoesOn(), run)
-    assert run_end.read(run)[1] == {"worker:0": "STOPPED"}
-    assert run_end.read(replace(run, launched="third"))[1] == {}
 
 
 def test_each_task_that_may_still_run_is_named_with_the_command_for_later():

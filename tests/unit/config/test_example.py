@@ -12,7 +12,7 @@ from tfdeploy.cluster import JOBS
 from tfdeploy.config import inventory
 from tfdeploy.config import models as tables
 from tfdeploy.planning import launch, placing, roles
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 
 FILE = Path(__file__).parents[3] / "hosts.example.toml"
 LINES = FILE.read_text().splitlines()
@@ -23,11 +23,11 @@ DOCUMENTED_DEFAULTS = (
     *("checkpoint_dir", "keep_checkpoints", "outputs_limit_mb", "relay"),
     *set(inventory.RestartSettings.key_names()) - {"stall_timeout_s"},
     *("compare", "transport", "python", "ports", "directory"),
-    *("gpus", "ps", "workers", "chief", "evaluator", "spare"),
+    *("gpus", "gpus_shared", "ps", "workers", "chief", "evaluator", "spare"),
 )
 COMMENTED = re.compile(r"# (\w+ = .+)")
 TABLE = re.compile(r"# (\[.+\])")
-TABLES = {"training", "hosts", "defaults", "source", "data", "env", "restart", "notify"}
+TABLES = {"training", "hosts", "defaults", "source", "data", "env", "restart", "notify", "trials"}
 FIELDS = {
     *(set(tables.HostsFile.key_names()) - TABLES),
     *inventory.Source.key_names(),
@@ -37,6 +37,7 @@ FIELDS = {
     *inventory.JobTraining.key_names(),
     *inventory.RestartSettings.key_names(),
     *inventory.Notify.key_names(),
+    *tables.Trials.key_names(),
     *inventory.HostSettings.key_names(),
     *(set(inventory.Host.key_names()) - {"name"}),
 }

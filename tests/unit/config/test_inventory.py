@@ -71,7 +71,7 @@ def test_ports_are_a_range_a_number_a_list_or_auto(written, ports):
 
 
 @pytest.mark.parametrize(
-    ("written", "gpus"), [("0", ()), ("3", (0, 1, 2)), ("[3, 1]", (3, 1)), ("[]", ())]
+    ("written", "gpus"), [("0", range(0)), ("3", range(3)), ("[3, 1]", (3, 1)), ("[]", ())]
 )
 def test_gpus_are_a_count_or_ids(written, gpus):
     assert host(f"gpus = {written}").gpus == gpus
@@ -162,8 +162,8 @@ def test_an_unknown_key_of_a_host_suggests_the_nearest_one(wrong, meant):
 def test_an_unknown_key_that_resembles_none_lists_all_keys():
     assert refused_host("zzz = 1") == (
         "zzz: unknown key; expected one of transport, user, port, identity_file, proxy_jump, gpus, "
-        "gpus_per_worker, gpus_per_chief, ps, workers, ports, python, directory, shared_fs, env, "
-        "hostname, address, chief, evaluator, spare"
+        "gpus_shared, gpus_per_worker, gpus_per_chief, ps, workers, ports, python, directory, "
+        "shared_fs, env, hostname, address, chief, evaluator, spare"
     )
 
 
@@ -182,7 +182,7 @@ def test_an_unknown_key_that_resembles_none_lists_all_keys():
         (
             hosts_toml(top="[zzz]"),
             "zzz: unknown key; expected one of project, ssh_config, keep_connections_s, network, "
-            "source, data, env, training, restart, notify, defaults, hosts",
+            "source, data, env, training, restart, notify, trials, defaults, hosts",
         ),
     ],
 )

@@ -192,8 +192,13 @@ def test_an_invalid_host_or_project_name_is_refused(name):
         ),
         ('imports = "jax"', 'training.imports: found "jax"; expected a list'),
         (
+            'ready_of = { "worker" = "port" }',
+            'training.ready_of.worker: found "worker"; expected a task such as "worker:0"',
+        ),
+        (
             'worker.ready = "yes"',
-            'training.worker.ready: found "yes"; expected "server", "port" or "process"',
+            'training.worker.ready: found "yes"; expected "server", "port", "process" or '
+            '"rendezvous"',
         ),
     ],
 )

@@ -9,7 +9,7 @@ from support.builders import FILE, hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config import toml_text
-from tfdeploy.config.option_values import parse_wait
+from tfdeploy.config.overrides import parse_wait
 from tfdeploy.errors import InventoryError
 from tfdeploy.formatting.humanize import mask_urls
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfdeploy.environments.comparison import differences
+from tfdeploy.environments.packages import differences
 
 
 def messages(**packages):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
-import marshal
 import re
 import sys
 import sysconfig
@@ -100,22 +99,3 @@ def test_every_extra_of_the_package_is_known_and_all_has_each():
 @pytest.mark.parametrize("extra", installation.EXTRAS)
 def test_an_installed_extra_is_accepted(extra):
     installation.require(extra)
-
-
-def compiled(folder, name, cut_at=None):
-    content = importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(["x" * 999])
-    file = folder / "__pycache__" / f"{name}.{sys.implementation.cache_tag}.pyc"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content[:cut_at])
-
-
-def test_modules_that_are_cut_off_are_compiled_again(prefix):
-    package = prefix / "lib" / "paramiko"
-    compiled(package, "transport")
-    compiled(prefix / "lib", "six")
-    assert installation.command_to_mend() == ""
-    compiled(package, "transport", 512)
-    compiled(package, "channel", 512)
-    assert installation.command_to_mend() == (
-        f"'/opt/my tools/bin/python' -m compileall -q -f {package}"
-    )

@@ -63,7 +63,6 @@ def folder(tmp_path, monkeypatch):
         (("--workers", "1,x"), '--workers: found "1,x", expected whole numbers from 1 to 1024'),
         (("--workers", "0"), '--workers: found "0", expected whole numbers from 1'),
         (("--workers", "1", "--ps", ""), '--ps: found "", expected whole numbers from 0'),
-        (("--workers", "1", "--pattern", "step"), 'the pattern "step" has no group (?P<step>…)'),
         (("--workers", "1", "--seconds", "nan"), "Invalid value for '--seconds'"),
         (("--workers", "1", "--seconds", "inf"), "Invalid value for '--seconds'"),
         (("--workers", "1", "--out", "."), "already exists and is not a sweep's folder"),

@@ -1,21 +1,17 @@
-"""What a program prints of its training: named steps, those of a pattern, the batches of Keras, and
-losses."""
+"""What a program prints of its training: named steps, the batches of Keras, and losses."""
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from tfdeploy.experiments.logs import NO_LOSSES, LogSteps, parse_losses
 from tfdeploy.experiments.run_report import charts
 from tfdeploy.experiments.run_report.over_time import TrainedRun
-from tfdeploy.experiments.scalars import Point
+from tfdeploy.experiments.scalars import NO_LOSSES, LogSteps, Point, parse_losses
 
 
-def read_steps(*batches, pattern=None):
+def read_steps(*batches):
     """Return the steps after each batch of lines has arrived, a second after the one before."""
-    steps = LogSteps(pattern and re.compile(pattern))
+    steps = LogSteps()
     for second, lines in enumerate(batches):
         steps.read(lines, float(second))
     return [(point.step, point.time_s) for point in steps.points]
@@ -46,13 +42,8 @@ def test_named_steps_replace_the_batches():
     assert read_steps(lines, ["step = 7"], ["90/100 ━━━━ 1s", "step = 8"]) == [(7, 1.0), (8, 2.0)]
 
 
-def test_a_pattern_is_the_only_source_if_there_is_one():
-    pattern = r"iteration (?P<step>\d+)"
-    assert read_steps(["step = 4"], ["iteration 3"], pattern=pattern) == [(3, 1.0)]
-
-
 def test_lines_without_a_step_give_no_point():
-    steps = LogSteps(None)
+    steps = LogSteps()
     assert not steps.read(["Epoch 1/2", "10/10", "hello 3"], 0.0)
     assert steps.read(["step 1"], 1.0)
     assert steps.points == [Point(1, 1.0, None)]

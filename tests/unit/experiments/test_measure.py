@@ -12,7 +12,6 @@ from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.measure import ended_reason, failure_reason, rate_result, watch_then_stop
 from tfdeploy.experiments.scalars import Point
-from tfdeploy.experiments.speed.load import Load
 from tfdeploy.experiments.speed.results import FAILED, MEASURED, Cell
 from unit.commands.following.test_failure_report import report, run_status
 
@@ -23,14 +22,14 @@ LOG = tuple(Point(3 * n, 100.0 + n, None) for n in range(9))
 def test_the_speed_is_read_from_the_events(tmp_path):
     write(tmp_path, *[record(scalar_event(n * 10, 5.0 + n, loss=1.0)) for n in range(9)])
     steps = scalars.step_times(scalars.read_events(tmp_path))
-    result = rate_result(CELL, "r", steps, LOG, Load(), None)
+    result = rate_result(CELL, "r", steps, LOG)
     assert (result.result, result.rate.steps_per_s) == (MEASURED, 10.0)
     assert result.rate.source == "events"
 
 
 def test_without_steps_in_the_events_the_speed_is_read_from_the_log():
     for events in ((), LOG[:1]):
-        result = rate_result(CELL, "r", events, LOG, Load(), None)
+        result = rate_result(CELL, "r", events, LOG)
         assert (result.rate.steps_per_s, result.rate.source) == (3.0, "log")
 
 
@@ -39,11 +38,11 @@ def test_without_steps_in_the_events_the_speed_is_read_from_the_log():
     [
         (1, 0, "reported only 1 step: raise --seconds"),
         (0, 2, "reported only 2 steps: raise --seconds"),
-        (0, 0, "its chief's events and log have no step: pass --pattern to read its log"),
+        (0, 0, "its chief's events have no step, and its log has no line such as step = 120"),
     ],
 )
 def test_too_few_steps_are_a_failure_with_a_reason(events, log, reason):
-    result = rate_result(CELL, "r", LOG[:events], LOG[:log], Load(), None)
+    result = rate_result(CELL, "r", LOG[:events], LOG[:log])
     assert (result.result, result.reason, result.rate) == (FAILED, reason, None)
 
 

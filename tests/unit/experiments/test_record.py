@@ -10,15 +10,13 @@ import pytest
 from tfdeploy.documents import to_json
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.record import SweepRecord, lock_folder
-from tfdeploy.experiments.speed.document import sweep_document
-from tfdeploy.experiments.speed.load import Load
+from tfdeploy.experiments.speed.report import sweep_document
 from tfdeploy.experiments.speed.results import FAILED, MEASURED, RUNNING, Cell, Rate, Result, Sweep
 from tfdeploy.release import snapshot
 
 TERMS = {"project": "p", "release": "f00d", "hosts.toml": {"training": {"role": "flags"}}}
 ONE, TWO = Cell(1, 1), Cell(2, 1)
-USED = Load(0.5, 1.0, 1.5, 2e6, 1e6, 0.1)
-MEASURED_ONE = Result(ONE, "r1", MEASURED, "", Rate(10.0, 45.0), USED, hosts=("a", "b"))
+MEASURED_ONE = Result(ONE, "r1", MEASURED, "", Rate(10.0, 45.0), hosts=("a", "b"))
 AGAIN = replace(MEASURED_ONE, run="r5", rate=Rate(12.0, 45.0, "log"), repeat=2)
 
 
@@ -97,21 +95,6 @@ def test_failed_results_with_other_terms_are_accepted(tmp_path):
 def test_a_broken_record_is_refused(tmp_path, text):
     (tmp_path / "sweep.json").write_text(text)
     assert str(tmp_path / "sweep.json") in refusal(tmp_path)
-
-
-OLD_CELL = {
-    **{"ps": 1, "workers": 1, "run": "r1", "result": "measured", "reason": "", "seconds": 3.0},
-    **{"steps_per_s": 9.0, "load": {"ps_cores": None, "network_bytes_per_s": 9.0}},
-}
-
-
-def test_the_record_of_an_older_version_is_refused_with_a_reason(tmp_path):
-    file = tmp_path / "sweep.json"
-    file.write_text(json.dumps({"terms": TERMS, "cells": [OLD_CELL]}))
-    assert refusal(tmp_path) == (
-        f"{file} was written by an older tfdeploy, which measured each cell once and did not "
-        "report trainings that ended early"
-    )
 
 
 def test_a_speed_that_is_not_positive_is_refused(tmp_path):

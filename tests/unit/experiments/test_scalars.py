@@ -23,9 +23,9 @@ from support.events import (
     write,
 )
 
-from tfdeploy.errors import RunError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.scalars import Point
+from tfdeploy.shared.event_scalars import read_scalars
 
 FLOAT, DOUBLE, INT32, UINT8, STRING, INT64 = 1, 2, 3, 4, 7, 9
 
@@ -216,7 +216,7 @@ def test_the_records_behind_garbage_are_read(tmp_path):
 @given(junk=st.binary(max_size=60))
 def test_an_event_of_any_bytes_is_read_or_skipped(junk):
     records = [record(event(5, 1.0, junk)), record(event(6, 1.0, field(5, field(1, junk))))]
-    found = list(scalars._read_scalars(b"".join(records) + losses((7, 0.5))[0]))
+    found = list(read_scalars(b"".join(records) + losses((7, 0.5))[0]))
     assert found[-1] == ("loss", Point(7, 0.0, 0.5))
 
 
@@ -224,7 +224,7 @@ def test_an_event_of_any_bytes_is_read_or_skipped(junk):
 def test_a_tensor_of_any_bytes_is_read_or_skipped(junk, dtype):
     odd = [tensor(dtype, junk), *(tensor(dtype, field(place, junk)) for place in (4, 5, 6, 7, 10))]
     data = b"".join(record(scalar_event(1, 1.0, odd=value)) for value in odd)
-    assert all(isinstance(point.value, float) for _, point in scalars._read_scalars(data))
+    assert all(isinstance(point.value, float) for _, point in read_scalars(data))
 
 
 def test_a_tag_that_is_a_number_is_skipped(tmp_path):
@@ -234,7 +234,7 @@ def test_a_tag_that_is_a_number_is_skipped(tmp_path):
 
 
 def test_a_number_that_never_ends_is_skipped():
-    assert list(scalars._read_scalars(record(event(0, 1.0, b"\x28" + b"\xff" * 1_000_000)))) == []
+    assert list(read_scalars(record(event(0, 1.0, b"\x28" + b"\xff" * 1_000_000)))) == []
 
 
 # The times of steps
@@ -263,71 +263,6 @@ def test_without_times_there_are_no_step_times():
 # Logs
 
 LINE = re.compile(r"step (?P<step>\d+) loss (?P<loss>\S+)")
-
-
-def test_a_log_is_read_by_a_pattern():
-    text = "begin\nstep 10 loss 2.5\nINFO step 20 loss 1e-1, well\nstep x loss 3\n"
-    found = scalars.parse_log(text, LINE)
-    assert steps_and_values(found) == [(10, 2.5), (20, 0.1)]
-    assert all(math.isnan(point.time_s) for point in found)
-
-
-def test_each_state_of_a_progress_bar_is_a_line():
-    assert steps_and_values(scalars.parse_log("step 1 loss 3\rstep 2 loss 2\r\n", LINE)) == [
-        (1, 3.0),
-        (2, 2.0),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("12.5", "15.0"),
-        ("2026-11-21 18:30:14,500", "2026-11-21 18:30:17,000"),
-        ("2026-11-21T18:30:14.5Z", "2026-11-21T19:30:17+01:00"),
-    ],
-)
-def test_a_log_may_have_times(first, second):
-    pattern = re.compile(r"^\[(?P<time>[^]]+)\] (?P<step>\d+) (?P<value>\S+)")
-    one, two = scalars.parse_log(f"[{first}] 1 0.5\n[{second}] 2 0.25", pattern)
-    assert (one.step, one.value, two.step, two.value) == (1, 0.5, 2, 0.25)
-    assert two.time_s - one.time_s == pytest.approx(2.5)
-
-
-def test_a_time_without_a_zone_is_read_as_utc(monkeypatch):
-    with monkeypatch.context() as in_tokyo:
-        in_tokyo.setenv("TZ", "Asia/Tokyo")
-        time.tzset()
-        [point] = scalars.parse_log("1970-01-01 00:01 7", re.compile(r"(?P<time>.*) (?P<step>\d+)"))
-    time.tzset()
-    assert point.time_s == 60.0
-
-
-def test_a_log_may_have_steps_without_values():
-    assert scalars.parse_log("at 7\nat 8", re.compile(r"at (?P<step>\d+)"))[1].value is None
-
-
-def test_in_a_log_the_values_beyond_the_checkpoint_are_dropped_after_a_restart():
-    text = "step 1 loss 3\nstep 9 loss 9\nstep 5 loss 2\n"
-    assert steps_and_values(scalars.parse_log(text, LINE)) == [(1, 3.0), (5, 2.0)]
-
-
-@pytest.mark.parametrize("line", ["step 1 loss ?", "step 1 loss -", "step 1 loss 1,5"])
-def test_a_value_that_is_no_number_gives_no_point(line):
-    assert scalars.parse_log(line, LINE) == ()
-
-
-@pytest.mark.parametrize("line", ["[noon] 1", "[99:99] 1", "[1] 1x"])
-def test_an_invalid_time_or_step_gives_no_point(line):
-    assert scalars.parse_log(line, re.compile(r"\[(?P<time>.*)\] (?P<step>.*)")) == ()
-
-
-def test_a_pattern_must_be_valid_and_have_a_step_group():
-    assert scalars.log_pattern(r"step (?P<step>\d+)").search("step 7")["step"] == "7"
-    with pytest.raises(RunError, match='"step" has no group'):
-        scalars.log_pattern("step")
-    with pytest.raises(RunError, match=r'"\(" is not a valid regular expression: missing \)'):
-        scalars.log_pattern("(")
 
 
 # Files that TensorFlow writes

@@ -7,7 +7,6 @@ from support.builders import make_run
 
 from tfdeploy.errors import HostError
 from tfdeploy.experiments.record import SweepRecord
-from tfdeploy.experiments.speed.report import PICTURE, draw, panel
 from tfdeploy.experiments.speed.results import (
     ENDED,
     FAILED,
@@ -110,33 +109,3 @@ def test_a_run_that_can_not_be_stopped_at_ctrl_c_stays_in_the_record(runner, run
 
 
 # The plot
-
-
-def measured_sweep(*speeds, **fields):
-    """Return a sweep of 1 ps and 1, 2 … workers, each with these steps/s of its repeats."""
-    results = {
-        (Cell(workers, 1), repeat): Result(
-            Cell(workers, 1), "r", MEASURED, "", Rate(speed, 45.0), repeat=repeat
-        )
-        for workers, of_cell in enumerate(speeds, 1)
-        for repeat, speed in enumerate(of_cell, 1)
-    }
-    return Sweep(results, TERMS, **fields)
-
-
-def test_the_plot_has_a_line_for_each_number_of_ps_and_the_ideal(tmp_path):
-    draw(measured_sweep([10.0], [18.0]), tmp_path / PICTURE)
-    text = (tmp_path / PICTURE).read_text()
-    assert "speed-up over 1 ps, 1 worker" in text
-    assert "ideal" in text
-
-
-def test_the_plot_has_the_median_and_the_range_of_each_cell():
-    [line] = panel(measured_sweep([10.0, 10.0, 10.0], [16.0, 18.0, 19.0])).lines
-    assert (line.xs, line.ys) == ([1, 2], [1.0, 1.8])
-    assert line.ranges == [(1.0, 1.0), (1.6, 1.9)]
-
-
-def test_without_results_there_is_no_plot(tmp_path):
-    draw(Sweep({}, TERMS), tmp_path / PICTURE)
-    assert not (tmp_path / PICTURE).exists()

@@ -12,7 +12,7 @@ from rich.console import Console
 from support.builders import eventually
 
 from tfdeploy.hosts.byte_progress import SHOWN, WINDOW_S, Transfer, Transfers
-from tfdeploy.output.progress import fetch
+from tfdeploy.output import progress
 
 MB = 10**6
 
@@ -122,7 +122,7 @@ def test_on_a_terminal_transfers_are_shown_in_place_and_removed():
     console = Console(file=StringIO(), force_terminal=True, width=60)
     transfers = Transfers()
     with (
-        fetch.in_place(console, transfers),
+        progress.in_place(console, transfers),
         transfers.begin("gpu-01", 10 * MB) as transfer,
     ):
         assert eventually(lambda: "querying the hosts" in console.file.getvalue())
@@ -134,7 +134,7 @@ def test_on_a_terminal_transfers_are_shown_in_place_and_removed():
 
 
 def test_without_a_terminal_transfers_are_lines_every_few_seconds(monkeypatch):
-    monkeypatch.setattr(fetch, "LINE_S", 0.01)
+    monkeypatch.setattr(progress, "LINE_S", 0.01)
     transfers, lines, printed = Transfers(), [], threading.Event()
 
     def print_line(line):
@@ -142,7 +142,7 @@ def test_without_a_terminal_transfers_are_lines_every_few_seconds(monkeypatch):
         printed.set()
 
     with (
-        fetch.in_lines(print_line, transfers),
+        progress.in_lines(print_line, transfers),
         transfers.begin("gpu-01", 10 * MB, "reads"),
     ):
         assert printed.wait(60)
@@ -150,10 +150,10 @@ def test_without_a_terminal_transfers_are_lines_every_few_seconds(monkeypatch):
 
 
 def test_a_transfer_that_takes_no_time_has_no_line(monkeypatch):
-    monkeypatch.setattr(fetch, "LINE_S", 3600.0)
+    monkeypatch.setattr(progress, "LINE_S", 3600.0)
     lines, transfers = [], Transfers()
     with (
-        fetch.in_lines(lines.append, transfers),
+        progress.in_lines(lines.append, transfers),
         transfers.begin("gpu-01", MB) as transfer,
     ):
         transfer("file", MB)

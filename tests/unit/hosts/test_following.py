@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
 from support.builders import eventually
 
-from tfdeploy.errors import CommandTimedOut, TfdeployError, Unreachable
+from tfdeploy.errors import CommandTimedOut, NotTrusted, TfdeployError, Unreachable
 from tfdeploy.hosts import following as following_module
-from tfdeploy.hosts.events import EVENT_BYTES, MAX_WAITING_BYTES
-from tfdeploy.hosts.following import Following
-from tfdeploy.hosts.subscriptions import Subscription
+from tfdeploy.hosts.events import EVENT_BYTES, MAX_WAITING_BYTES, Listener
+from tfdeploy.hosts.following import Following, Subscription
 from tfdeploy.shared.protocol.preflight import FreePorts, Ports
 from tfdeploy.shared.protocol.reports import Follow, StateChange
 from tfdeploy.shared.records import TaskReport
@@ -47,6 +47,16 @@ class FakeAgent:
 def following(count, first):
     request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
     return Following({FakeAgent(f"gpu{n}", first): Subscription(request) for n in range(count)})
+
+
+def test_an_error_that_is_not_of_the_host_is_raised_and_not_tried_again():
+    def refuse():
+        raise NotTrusted("hosts.toml names a file of another user")
+
+    with following(1, refuse) as hosts:
+        [(host, error)] = hosts.events()
+    with pytest.raises(NotTrusted):
+        Listener().dispatch(host, error)
 
 
 def test_many_hosts_are_followed_but_only_some_connect_at_a_time():

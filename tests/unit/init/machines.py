@@ -17,6 +17,6 @@ def machine(name, gpus=0, **more):
         "free_bytes": 100 * GB,
         "python": "python3",
         "python_version": "3.11.2",
-        "tensorflow": "2.21.0",
+        "framework": "2.21.0",
     }
     return Machine(name=name, gpus=("NVIDIA H100",) * gpus, **{**usual, **more})

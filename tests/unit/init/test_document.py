@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from tfdeploy.init import document
 from tfdeploy.init.document import FoundRequirements, Proposal
 from tfdeploy.init.machine import missing_packages
 from tfdeploy.init.placement import place
-from tfdeploy.init.program import Program
+from tfdeploy.init.program import Program, find
 from tfdeploy.init.strategy import recognize
 from tfdeploy.release.modules import Module
 from tfdeploy.release.syntax import read
 from unit.init.machines import machine
 
+PROGRAMS = (Path(__file__).parents[3] / "docs/programs.md").read_text()
 MULTI_WORKER = 'MultiWorkerMirroredStrategy\nparser.add_argument("--model_dir")'
 
 
@@ -54,6 +56,31 @@ def test_equal_hosts_share_a_table_and_defaults_are_not_written():
     )
 
 
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        ("TF_CONFIG", "json.loads(os.environ['TF_CONFIG'])"),
+        ("Flags", "f('--job_name')\nf('--task_index')\nf('--worker_hosts')"),
+        ("MASTER_ADDR and RANK", "import torch\ntorch.distributed.init_process_group('gloo')"),
+        (
+            "Ranks as flags",
+            "f('--rank')\nf('--world_size')\nf('--master_addr')\nf('--master_port')\n"
+            "import torch\nrpc.init_rpc('trainer')",
+        ),
+        ("COORDINATOR_ADDRESS and PROCESS_ID", "import jax\njax.distributed.initialize()"),
+        ("KERASTUNER_TUNER_ID", "import keras_tuner\nkeras_tuner.RandomSearch(build)"),
+        ("tf.data's service", "os.environ['TF_CONFIG']\nservice.DispatchServer(config)"),
+    ],
+)
+def test_the_lines_for_a_program_are_those_of_the_page(section, text):
+    [lines] = re.findall(rf"^## {section}\n.*?```toml\n(.*?)```", PROGRAMS, re.M | re.S)
+    expected = tomllib.loads(lines.replace("tune.py", "train.py"))["training"]
+    text = text.replace("f('", "parser.add_argument('")
+    written = document.write(propose(machine("a"), machine("b"), text=text))
+    assert tomllib.loads(written)["training"] == expected
+    loaded(propose(machine("a"), machine("b"), text=text))
+
+
 def test_what_one_host_needs_is_in_its_own_table():
     machines = [
         machine("gpu-01", 1, user="ml", ports="2322-2399"),
@@ -73,6 +100,14 @@ def test_addresses_in_another_order_than_the_names_get_tables_of_their_own():
     machines = [machine("a1", address="10.0.0.9"), machine("a2", address="10.0.0.3")]
     result = loaded(propose(*machines))
     assert [(h.name, h.address) for h in result.hosts] == [("a1", "10.0.0.9"), ("a2", "10.0.0.3")]
+
+
+def test_hosts_behind_one_address_have_that_address():
+    """As behind a router that forwards other ports to each."""
+    machines = [machine(f"a{n}", address="192.0.2.2") for n in (1, 2, 3)]
+    text = document.write(propose(*machines))
+    assert '[hosts."a[1-3]"]' in text
+    assert 'address = "192.0.2.2"' in text
 
 
 def test_hosts_of_which_all_share_one_home_share_releases_and_environments():
@@ -168,31 +203,37 @@ def test_an_ssh_config_is_named():
             '# without versions: no\\nnetwork\nrequirements = ["tensorflow"]\n',
         ),
         (
+            FoundRequirements("requirements.txt", setup=("pip install x",)),
+            'requirements = "requirements.txt"\nsetup = ["pip install x"]\n',
+        ),
+        (
             FoundRequirements(("a" * 40, "b" * 40)),
             f'requirements = [\n    "{"a" * 40}",\n    "{"b" * 40}",\n]\n',
         ),
     ],
 )
 def test_requirements_are_a_file_or_a_list_that_fits_the_screen(requirements, table):
-    text = document.write(propose(machine("a", tensorflow=""), requirements=requirements))
+    text = document.write(propose(machine("a", framework=""), requirements=requirements))
     assert f"\n[env]\n{table}\n" in text
 
 
 @pytest.mark.parametrize(
-    ("machines", "reason"),
+    ("program", "machines", "reason"),
     [
-        ([machine("a")], ""),
-        ([machine("a"), machine("b", tensorflow="")], "no Python with TensorFlow on b"),
-        ([machine("a", missing=("pandas",)), machine("b")], "no pandas on a"),
+        ("tensorflow", [machine("a")], ""),
+        ("keras", [machine("a"), machine("b", framework="")], "no Python with TensorFlow on b"),
+        ("torch", [machine("a"), machine("b", framework="")], "no Python with PyTorch on b"),
+        ("torch", [machine("a", missing=("pandas",)), machine("b")], "no pandas on a"),
     ],
 )
-def test_the_packages_that_hosts_lack_are_named(machines, reason):
+def test_the_packages_that_hosts_lack_are_named(tmp_path, program, machines, reason):
+    (tmp_path / "train.py").write_text(f"import {program}, pandas")
     text = f"{reason}: tfdeploy installs the packages of [env]" if reason else ""
-    assert missing_packages(("tensorflow", "pandas"), machines) == text
+    assert missing_packages(find(tmp_path, None), machines) == text
 
 
 def test_the_environment_is_written_with_its_reason():
-    proposal = propose(machine("a", tensorflow=""), requirements=FoundRequirements(("tensorflow",)))
+    proposal = propose(machine("a", framework=""), requirements=FoundRequirements(("tensorflow",)))
     text = document.write(proposal)
     assert "# no Python with TensorFlow on a: tfdeploy installs the packages of [env]\n" in text
     assert loaded(proposal).env.requirements == ("tensorflow",)

@@ -10,6 +10,7 @@ from unit.init.machines import GB, machine
 
 PS, CHIEF = strategy.PS_AND_WORKERS, strategy.PS_AND_CHIEF
 EACH, WORKERS = strategy.ALL_GPUS_EACH, strategy.WORKERS
+TUNER, SERVICE = strategy.CHIEF_AND_WORKERS, strategy.DATA_SERVICE
 ONE, MIRRORED = strategy.ONE, strategy.ONE_WITH_ALL_GPUS
 SPARE = {"spare": True}
 PER_GPU = {"gpus": 4, "workers": "per-gpu"}
@@ -27,6 +28,14 @@ PER_GPU = {"gpus": 4, "workers": "per-gpu"}
         (CHIEF, [0], [{"workers": 2, "ps": 1, "chief": True}]),
         (CHIEF, [4, 0], [PER_GPU, {"ps": 1, "chief": True}]),
         (CHIEF, [4], [{**PER_GPU, "ps": 1, "chief": True, "gpus_per_chief": 0}]),
+        (TUNER, [0], [{"workers": 2, "chief": True}]),
+        (TUNER, [0, 0], [{"workers": 1, "chief": True}, {"workers": 1}]),
+        (TUNER, [4, 0], [PER_GPU, {"chief": True}]),
+        (TUNER, [1], [{"gpus": 1, "workers": 1, "chief": True, "gpus_per_chief": 0}]),
+        (TUNER, [4, 0, 0], [PER_GPU, {"chief": True}, SPARE]),
+        (SERVICE, [0], [{"workers": 2, "ps": 1, "chief": True}]),
+        (SERVICE, [0, 0], [{"ps": 1, "chief": True}, {"workers": 1}]),
+        (SERVICE, [0, 2, 0], [{"workers": 1}, {"gpus": 2, "ps": 1, "chief": True}, {"workers": 1}]),
         (EACH, [0], [{"workers": 2}]),
         (EACH, [0, 0], [{"workers": 1}, {"workers": 1}]),
         (EACH, [4, 4], [{"gpus": 4, "workers": 1, "gpus_per_worker": 4}] * 2),

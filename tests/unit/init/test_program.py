@@ -25,6 +25,8 @@ def write(folder, **files):
         ({"main": "", "other": MAIN}, "main.py"),
         ({"fit": MAIN, "library": ""}, "fit.py"),
         ({"mnist": "import tensorflow"}, "mnist.py"),
+        ({"digits": "import helpers", "helpers": MAIN}, "digits.py"),
+        ({"a": f"import b\n{MAIN}", "b": f"import a\n{MAIN}", "c": ""}, "c.py"),
         ({"mnist": "import model", "model": "", "test_model": MAIN, "setup": MAIN}, "mnist.py"),
     ],
 )
@@ -94,6 +96,21 @@ def test_a_folder_around_another_repository_is_never_sent(tmp_path, mark):
 def test_a_script_that_is_no_python_is_found(tmp_path):
     write(tmp_path, train="x = 1\nprint 'python 2'\n")
     assert program.find(tmp_path, None).unreadable.startswith("line 2: ")
+
+
+def test_data_outside_of_the_folder_is_named_if_it_is_there(tmp_path, home):
+    project = tmp_path / "project"
+    (tmp_path / "data/mnist").mkdir(parents=True)
+    (home / "datasets").mkdir()
+    write(project, train="MNIST('../data/mnist'), '../none', '..', '/dev/null', '~'\nimport own",
+          own='"""~/datasets"""\nopen("~/datasets/")')  # fmt: skip
+    notes = [*program.data_outside(program.find(project, None), project)]
+    assert [note.message for note in notes] == [
+        "train.py names ../data/mnist, which is not sent to the hosts",
+        "own.py names ~/datasets/, which is not sent to the hosts",
+    ]
+    hint = "if it is data: name it mnist in the script, and add [data.mnist] with path = "
+    assert notes[0].hint == f'{hint}"../data/mnist"'
 
 
 @pytest.mark.parametrize(

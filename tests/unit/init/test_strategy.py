@@ -43,7 +43,7 @@ def test_an_example_gets_the_role_and_the_tasks_of_its_own_hosts_toml(example):
     assert keys.get("chief", False) == host.chief
     assert found.source == expected.source.path
     assert found.command == expected.training.command[: len(found.command)]
-    assert recognized.legacy_keras == ("TF_USE_LEGACY_KERAS" in expected.training.env)
+    assert bool(recognized.keras_2) == ("TF_USE_LEGACY_KERAS" in expected.training.env)
     flags = [word.partition("=")[0] for word in expected.training.command if "{" in word]
     assert flags in ([recognized.checkpoint_flag], [])
 
@@ -93,6 +93,16 @@ def test_a_script_written_elsewhere_gets_the_role_that_it_reads(script, role, ro
         ("dist.init_process_group('gloo')", "torch", ()),
         ("rank = int(os.environ['RANK'])\nn = os.environ['WORLD_SIZE']", "torch", ()),
         ("from lightning import Trainer\nTrainer(num_nodes=2)", "torch", ()),
+        ("from accelerate import Accelerator\nAccelerator()", "torch", ()),
+        ("from transformers import Trainer\nTrainer(model)", "torch", ()),
+        ("import deepspeed\ndeepspeed.initialize(model=m)", "torch", ()),
+        (
+            "f('--world_size')\nf('--rank')\nf('--master_addr')\nf('--master_port')\n"
+            "rpc.init_rpc('trainer')",
+            "torch",
+            ("--world_size={num_workers}", "--rank={index}", "--master_addr={chief_address}",
+             "--master_port={chief_port}"),
+        ),
         ("import jax\njax.distributed.initialize(os.environ['COORDINATOR_ADDRESS'])", "jax", ()),
         (
             "f('--dist-url')\nf('--rank')\nf('--world-size')\ndist.init_process_group('gloo')",
@@ -133,6 +143,11 @@ def test_a_program_of_another_framework_gets_its_role(text, role, role_args):
         ("import torch\ntorch.distributed.init_process_group('nccl')", strategy.WORKERS),
         ("import jax\njax.distributed.initialize()", strategy.WORKERS),
         ("import jax\ndistribution.initialize()", strategy.ONE),
+        ("import transformers\ntransformers.pipeline('x')", strategy.ONE),
+        ("import keras_tuner\nkeras_tuner.Hyperband(build)", strategy.CHIEF_AND_WORKERS),
+        ("import kerastuner\nMirroredStrategy()", strategy.CHIEF_AND_WORKERS),
+        ("TF_CONFIG; tf.data.experimental.service.DispatchServer(c)", strategy.ONE),
+        ("j = os.environ['TF_CONFIG']\nDispatchServer(c)", strategy.DATA_SERVICE),
         ("import torch\nparser.add_argument('--rank')\nlora(rank)", strategy.ONE),
     ],
 )
@@ -227,8 +242,23 @@ def test_a_flag_that_is_required_besides_the_role_is_named():
 
 
 def test_fit_under_a_strategy_of_several_hosts_needs_keras_2():
-    assert recognize("import keras\nParameterServerStrategy\nm.fit(x)").legacy_keras
-    assert not recognize("import keras\nMirroredStrategy\nm.fit(x)").legacy_keras
+    assert recognize("import keras\nParameterServerStrategy\nm.fit(x)").keras_2
+    assert not recognize("import keras\nMirroredStrategy\nm.fit(x)").keras_2
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("tf.keras.metrics.Mean().reset_states()", "Keras 3 has no reset_states"),
+        ("from keras import Model\nimport keras\nModel().fit_generator(x)",
+         "Keras 3 has no fit_generator"),
+        ("tf.keras.layers.LSTM(3).reset_states()", ""),  # has it in Keras 3, too
+        ("tf.keras.metrics.Mean().reset_state()", ""),
+        ("model.reset_states()", ""),
+    ],
+)  # fmt: skip
+def test_what_keras_3_lacks_needs_keras_2(text, why):
+    assert recognize(text).keras_2 == why
 
 
 @pytest.mark.parametrize("text", ["print 'python 2'", "x = 1\0"])

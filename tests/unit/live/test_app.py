@@ -10,6 +10,7 @@ import pytest
 
 from tfdeploy.commands.watch import Ending
 from tfdeploy.errors import Unreachable
+from tfdeploy.live import summary
 from tfdeploy.live.app import WatchApp, log_text
 from unit.live.samples import keras, sample, task_use, watched_run
 
@@ -90,6 +91,18 @@ def test_the_view_fills_the_terminal_from_the_run_to_the_keys(size):
         assert lines[-1].startswith("arrows or 1-9: task")
 
     in_view(scenario, size=size)
+
+
+def test_the_training_is_one_line_and_its_last_parts_are_left_out(monkeypatch):
+    parts = [f"part {number} of thirty characters" for number in range(4)]
+    monkeypatch.setattr(summary, "training_parts", lambda watched, now: parts)
+
+    async def scenario(app, pilot):
+        lines = screen(app)
+        assert lines[1] == "  ".join(parts[:2])
+        assert lines[2].split()[:3] == ["HOST", "TASK", "STATE"]
+
+    in_view(scenario, size=(80, 24))
 
 
 def test_the_log_is_the_chiefs_until_another_task_is_chosen():

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.formatting.fold_lines import Block
 from tfdeploy.formatting.humanize import escape_control
 from tfdeploy.output.console import Console
 
@@ -130,21 +129,3 @@ def test_a_terminal_explains_a_known_message_once_for_each_task(monkeypatch, cap
     out = COLOURS.sub("", capsys.readouterr().out)
     assert out.count(OOM) == 4
     assert out.count("↳ the GPU's memory is full") == 2
-
-
-def test_without_a_terminal_only_the_option_explains(capsys):
-    console = Console()
-    console.print_log_lines("ps:0", "h", [OOM])
-    assert "↳" not in capsys.readouterr().out
-    console.explains = True
-    console.print_log_lines("ps:0", "h", [OOM])
-    assert capsys.readouterr().out.splitlines()[1].startswith("ps:0@h |   ↳ the GPU's memory")
-
-
-def test_folded_lines_are_below_the_tasks_that_wrote_them(capsys):
-    tasks = tuple(f"worker:{number}" for number in range(16))
-    Console().print_folded([Block(("ps:0", *tasks), ("a", "[red]b")), Block(("ps:0",), ("c",))])
-    rule = "-" * 15
-    assert capsys.readouterr().out.splitlines() == [
-        *(rule, "ps:0,worker:[0-15] (17)", rule, "a", "[red]b"), *(rule, "ps:0", rule, "c")
-    ]  # fmt: skip

@@ -120,6 +120,7 @@ def expand(text):
             {"quiet_s": 1.0, "log_progress": LogProgress(1, 2, 20)},
             "epoch 1/2, batch 20/?, log 1s ago",
         ),
+        ({"quiet_s": 1.0, "log_progress": LogProgress(2)}, "epoch 2, log 1s ago"),
         ({"quiet_s": 1.0, "log_progress": LogProgress(step=9)}, "step 9, log 1s ago"),
         ({"step": 0, **SILENT}, "stalled at step 0, 2m 01s ago"),
         ({"step": 0, **SILENT, "quiet_s": 999.0}, "stalled at step 0, 2m 01s ago"),

@@ -7,7 +7,7 @@ from support.builders import make_inventory, make_plan
 
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, launch
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\nchief = true\n[hosts.e]\nevaluator = true"
 

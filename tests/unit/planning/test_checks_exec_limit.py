@@ -8,7 +8,7 @@ from support.builders import make_inventory, make_plan
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, launch
 from tfdeploy.planning.checks import MAX_BYTES, SPARE_BYTES
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 
 NAMES = RunNames("run-1", "f00d")
 ADDRESS = 'address = "10.0.{}.{}"\n'

@@ -6,8 +6,8 @@ import pytest
 from support.builders import make_inventory, make_plan
 
 from tfdeploy.planning import frameworks, launch
-from tfdeploy.planning.fields import RunNames
-from tfdeploy.shared.records import PORT, PROCESS, SERVER
+from tfdeploy.planning.roles import RunNames
+from tfdeploy.shared.records import PORT, PROCESS, RENDEZVOUS, SERVER
 
 TENSORFLOW = ("tensorflow",)
 
@@ -37,7 +37,29 @@ TENSORFLOW = ("tensorflow",)
     ],
 )
 def test_the_imports_of_a_script_are_tensorflow_unless_it_imports_only_others(texts, imports):
-    assert frameworks.imports_in(texts) == imports
+    assert frameworks.imports_in(texts, make_inventory().training) == imports
+
+
+@pytest.mark.parametrize(
+    ("command", "imports"),
+    [
+        ("torchrun --nnodes=2 train.py", ("torch",)),
+        ("~/torch/bin/torchrun train.py", ("torch",)),
+        ("accelerate launch train.py", ("torch",)),
+        ("python -m torch.distributed.run train.py", ("torch",)),
+        ("python train.py", TENSORFLOW),
+    ],
+)
+def test_a_command_that_starts_processes_of_pytorch_needs_no_tensorflow(command, imports):
+    training = make_inventory(training=f'worker.command = "{command}"').training
+    assert frameworks.imports_in(["import my_model"], training) == imports
+
+
+def test_a_launcher_of_pytorch_is_run_by_the_tasks_python():
+    hosts = '[hosts.a]\nworkers = 1\npython = "~/torch/bin/python"'
+    inventory = make_inventory(hosts, training='worker.command = "torchrun train.py"')
+    [made] = launch.make(inventory, make_plan(hosts), RunNames("r", "f"), "s")
+    assert made.argv == ["~/torch/bin/python", "-m", "torch.distributed.run", "train.py"]
 
 
 @pytest.mark.parametrize(
@@ -89,6 +111,40 @@ def test_each_job_may_have_its_own_ready():
 )
 def test_a_program_without_tensorflow_is_ready_when_its_process_runs(training, expected):
     assert set(ready(training).values()) == {expected}
+
+
+WORKERS = "[hosts.a]\nworkers = 2"
+
+
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        ('role = "torch"', RENDEZVOUS),
+        ('role = "jax"\nimports = ["jax"]', RENDEZVOUS),
+        ('role = "jax"\nready = "process"', PROCESS),
+        ('imports = ["torch"]\nrole_env = { MASTER_PORT = "{chief_port}" }', RENDEZVOUS),
+        ('imports = ["jax"]\nworker.role_args = "--port={chief_port}"', RENDEZVOUS),
+        ('role_env = { KERASTUNER_ORACLE_PORT = "{chief_port}" }', SERVER),
+    ],
+)
+def test_tasks_that_learn_the_chiefs_port_meet_there(training, expected):
+    assert set(ready(training, WORKERS).values()) == {expected}
+
+
+def test_the_tasks_that_meet_know_the_chiefs_port():
+    hosts = WORKERS + "\nports = [5000, 5001, 5002]\n[hosts.b]\nevaluator = true"
+    inventory = make_inventory(hosts, training='role = "torch"')
+    made = launch.make(inventory, make_plan(hosts), RunNames("r", "f"), "s")
+    assert {each.task: (each.ready, each.master_port) for each in made} == {
+        "worker:0": (RENDEZVOUS, 5000),
+        "worker:1": (RENDEZVOUS, 5000),
+        "evaluator:0": (PROCESS, None),
+    }
+
+
+def test_ready_can_be_set_for_one_task():
+    training = 'worker.ready = "process"\nready_of = { "worker:0" = "port" }'
+    assert ready(training, WORKERS) == {"worker:0": PORT, "worker:1": PROCESS}
 
 
 def test_a_task_that_is_alone_is_ready_when_its_process_runs():

@@ -8,7 +8,7 @@ from support.builders import FILE, hosts_toml, make_inventory, make_plan
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, launch
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\n[hosts.e]\nevaluator = true"
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
@@ -253,3 +253,12 @@ def test_a_command_whose_script_may_exist_is_accepted(command):
 
 def test_a_field_in_the_name_of_a_script_is_accepted():
     checks.check_script(with_command('"python train_{job}.py"'), ["train_ps.py", "train_worker.py"])
+
+
+def test_a_task_whose_gpus_its_host_chooses_sees_none_before():
+    order = launches("[hosts.a]\ngpus = 2\nworkers = 1\ngpus_shared = true")["worker:0"]
+    assert (order.gpus, order.gpu_choice, order.gpus_shared) == ([0], [0, 1], True)
+    assert "CUDA_VISIBLE_DEVICES" not in order.env
+    chosen = order.on_gpus([1])
+    assert (chosen.gpus, chosen.gpu_choice) == ([1], [])
+    assert chosen.env["CUDA_VISIBLE_DEVICES"] == "1"

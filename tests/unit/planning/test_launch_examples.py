@@ -9,7 +9,7 @@ from support.builders import make_inventory
 from tfdeploy.commands.plan import Intent
 from tfdeploy.output.console import Console
 from tfdeploy.planning import launch, placing
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 from tfdeploy.release.snapshot import Release
 
 

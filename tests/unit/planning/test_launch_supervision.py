@@ -8,7 +8,7 @@ from support.builders import make_inventory, make_plan
 from tfdeploy.config.inventory import RestartSettings
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import launch
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 from tfdeploy.shared import records
 from tfdeploy.shared.protocol.record import field_types, replace
 from tfdeploy.shared.records import Launch, Policy

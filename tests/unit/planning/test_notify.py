@@ -8,7 +8,7 @@ from support.builders import FILE, hosts_toml
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import launch, placing
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 from tfdeploy.shared.records import Notification
 
 HOSTS = '[hosts.a]\nps = 1\n[hosts.b]\nworkers = 1\npython = "/opt/python"\n'

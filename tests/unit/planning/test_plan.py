@@ -41,6 +41,23 @@ def test_tasks_are_numbered_in_the_order_of_the_file_and_sorted_by_job():
     ]
 
 
+@pytest.mark.parametrize(
+    ("host", "choice", "names"),
+    [
+        ("gpus = 4\nworkers = 1", (0, 1, 2, 3), "one of 0-3"),
+        ("gpus = 4\nworkers = 1\ngpus_per_worker = 3", (0, 1, 2, 3), "3 of 0-3"),
+        ("gpus = 2\nworkers = 2", (), "0"),
+        ("gpus = [0, 2]\nworkers = 1", (), "0"),
+        ("gpus = 2\nworkers = 1\ngpus_per_worker = 0", (), ""),
+    ],
+)
+def test_the_start_chooses_of_a_count_that_is_larger_than_needed(host, choice, names):
+    chief = make_plan(f"[hosts.a]\n{host}").chief
+    assert (chief.gpu_choice, chief.gpu_names) == (choice, names)
+    assert chief.with_gpus(None) == chief
+    assert chief.with_gpus([1]).gpu_names == "1"
+
+
 def test_the_cluster_spec_leaves_out_evaluators_and_absent_jobs():
     plan = make_plan('[hosts.a]\nworkers = 2\naddress = "10.0.0.1"\n[hosts.b]\nevaluator = true')
     assert plan.cluster == {"worker": ("10.0.0.1:2222", "10.0.0.1:2223")}

@@ -11,7 +11,7 @@ from tfdeploy.cluster import Task
 from tfdeploy.config import WORKER_VARIABLES
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import checks, launch, roles
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 
 HOSTS = """
 [hosts.p]

@@ -6,8 +6,8 @@ import pytest
 from support.builders import make_inventory
 
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import failover, placing
-from tfdeploy.planning.task_counts import describe_counts, with_counts
+from tfdeploy.planning import placing, replanning
+from tfdeploy.planning.replanning import describe_counts, with_counts
 
 THREE = "[hosts.a]\nps = 1\n[hosts.b]\nworkers = 2\n[hosts.c]\nworkers = 1\n"
 IDLE = "[hosts.i]\n"
@@ -92,9 +92,9 @@ def test_fewer_hosts_with_tasks_hold_fewer_replicas():
     two = make_inventory(
         "[hosts.a]\nworkers = 1\n[hosts.b]\nworkers = 1\n", training="replicas = 1"
     )
-    one = failover.limit_replicas(with_counts(two, {"workers": 1}))
+    one = replanning.limit_replicas(with_counts(two, {"workers": 1}))
     assert one.training.replicas == 0
-    assert failover.limit_replicas(two) == two
+    assert replanning.limit_replicas(two) == two
 
 
 def test_no_host_joins_a_run_on_the_controller_alone():

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tfdeploy.release import imports, modules
+from tfdeploy.release import modules, syntax
 
 
 def read(folder, script="train.py", **files):
@@ -97,7 +97,7 @@ def test_a_file_around_the_script_hides_no_module_of_python(tmp_path):
     ],
 )
 def test_an_import_is_optional_if_the_program_goes_on_without_it(text, is_optional):
-    [found] = imports.read(ast.parse(text))
+    [found] = syntax.read_imports(ast.parse(text))
     assert (found.top, found.is_optional) == ("x", is_optional)
 
 
@@ -117,5 +117,5 @@ def test_an_import_is_optional_if_the_program_goes_on_without_it(text, is_option
     ],
 )
 def test_features_that_import_packages_later_are_recognized(text, module):
-    found = [each.module for each in imports.read(ast.parse(text)) if each.feature]
+    found = [each.module for each in syntax.read_imports(ast.parse(text)) if each.feature]
     assert found == ([module] if module else [])

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tfdeploy.release import gitignore, patterns
+from tfdeploy.release import gitignore
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from tfdeploy.release import gitignore, patterns
 )
 def test_a_pattern_is_matched_in_linear_time(line, path):
     start = time.thread_time()
-    pattern = patterns.translate(line)
+    pattern = gitignore.translate(line)
     assert not pattern.regex.fullmatch(path)
     assert not re.match(pattern.inside, path)
     assert time.thread_time() - start < 30
@@ -37,7 +37,7 @@ def test_a_pattern_is_matched_in_linear_time(line, path):
     "line", ["", "/", "!", "#a", "a[", "[[:x:]]", "a\\", "[a-\\", "[]", "[!]", "a" * 4097]
 )
 def test_a_line_that_can_match_nothing_is_no_pattern(line):
-    assert patterns.translate(line) is None
+    assert gitignore.translate(line) is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from support.builders import make_plan
 
+from tfdeploy.config.models import Trials
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipeline import RoundPart, run_rounds
@@ -40,7 +41,7 @@ class Pipeline:
 def make_run(tmp_path, agent):
     record = {"id": "r", "agent": agent, "plan": make_plan(HOSTS)}
     record["open"] = lambda: OwnFolder.at(tmp_path)
-    return SimpleNamespace(**record, inventory=SimpleNamespace(project="p"))
+    return SimpleNamespace(**record, inventory=SimpleNamespace(project="p", trials=Trials()))
 
 
 def fetch_events(pipeline, run):

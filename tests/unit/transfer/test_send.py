@@ -9,6 +9,7 @@ import pytest
 
 from tfdeploy.errors import CommandTimedOut
 from tfdeploy.hosts.agent_session import TIMEOUT_S
+from tfdeploy.hosts.byte_progress import Transfer
 from tfdeploy.release.snapshot import Release
 from tfdeploy.transfer import send
 from tfdeploy.transfer.send import GUESS_BYTES, GUESS_FILES
@@ -35,7 +36,9 @@ def ask(files, size):
     older = SimpleNamespace(is_older=lambda host, release: True)
     agent = HangingAgent()
     with pytest.raises(CommandTimedOut):
-        send._ReleaseSender("p", release, None, older).send_to(agent, lambda arrived: None)
+        send._ReleaseSender("p", release, None, older).send_to(
+            agent, Transfer(), lambda arrived: None
+        )
     return agent.asked
 
 

@@ -11,10 +11,9 @@ import pytest
 from tfdeploy.transport.daemon import host_pool
 from tfdeploy.transport.daemon.host_pool import SILENT_S, HostPool
 from tfdeploy.transport.ssh import connection
-from tfdeploy.transport.ssh.config import SshConfig
+from tfdeploy.transport.ssh.config import Route, SshConfig
 from tfdeploy.transport.ssh.dial import IMPATIENT, PATIENT, HostSilent, NoAnswer
 from tfdeploy.transport.ssh.errors import NO_ANSWER
-from tfdeploy.transport.ssh.route import Route
 
 
 class Site:

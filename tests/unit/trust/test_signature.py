@@ -7,7 +7,7 @@ import os
 import pytest
 from support.builders import NOBODY_UID
 
-from tfdeploy import trust
+from tfdeploy import user_folders
 from tfdeploy.trust import signature
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
@@ -17,7 +17,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 def folder(home, monkeypatch):
     """The folder of tfdeploy in the configuration, which does not exist yet."""
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    return trust.config_folder()
+    return user_folders.config_folder()
 
 
 def test_only_the_user_can_read_the_key_whatever_the_umask(folder):

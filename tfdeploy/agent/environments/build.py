@@ -7,7 +7,7 @@ import glob
 import os
 import subprocess
 
-from ...shared import TYPE_CHECKING, filesystem, index_settings, installer_output
+from ...shared import TYPE_CHECKING, filesystem, uv_and_pip
 from ...shared.protocol.environments import (
     BuildReport,
     BuildStep,
@@ -19,7 +19,7 @@ from ...shared.protocol.environments import (
 from .. import paths
 from ..machine import shared_directory
 from ..refusal import Refusal
-from . import installers, locks, marker, program
+from . import installers, marker
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Tuple
@@ -64,9 +64,9 @@ def build(
     paths.make_private(project)
     os.makedirs(paths.environments(project), exist_ok=True)
     folder = paths.environment(project, environment)
-    descriptor = locks.open_file(project, environment)
+    descriptor = marker.open_lock(project, environment)
     try:
-        for _ in locks.wait_for(descriptor):
+        for _ in marker.wait_for_lock(descriptor):
             yield BuildStep("waiting for another push, which builds it")
         is_built = marker.read(folder) is not None
         if not is_built:
@@ -110,7 +110,7 @@ def _build(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildRepor
         yield from _create(order, descriptor)
         try:
             yield from _install(order, descriptor)
-        except installer_output.Failed as failed:
+        except uv_and_pip.Failed as failed:
             _refuse_full_disk(failed.lines)
             yield _not_installed(order.folder, failed.words)
             return
@@ -144,7 +144,7 @@ def _create(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildRepo
     command = installers.create_command(order.folder, order.python, order.uv)
     try:
         yield from _run(order, command, "creating it", descriptor)
-    except installer_output.Failed as failed:
+    except uv_and_pip.Failed as failed:
         _refuse_full_disk(failed.lines)
         hint = "set env.python to a version that the host has" if order.python else (
             "install uv on the host, or what its Python needs for virtual environments"
@@ -153,7 +153,7 @@ def _create(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildRepo
 
 
 def _install(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildReport]:
-    """Raises installer_output.Failed."""
+    """Raises uv_and_pip.Failed."""
     if not order.requirements and not order.locked:
         return
     if order.wheels:
@@ -169,7 +169,7 @@ def _set_up(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildRepo
     for command in order.setup:
         try:
             yield from _run(order, ["sh", "-c", command], "setup", descriptor)
-        except installer_output.Failed as failed:
+        except uv_and_pip.Failed as failed:
             _refuse_full_disk(failed.lines)
             last = failed.lines[-1] if failed.lines else "it printed nothing"
             raise Refusal(
@@ -181,11 +181,11 @@ def _set_up(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildRepo
 def _run(
     order: installers.BuildOrder, argv: List[str], doing: str, descriptor: int
 ) -> Iterator[BuildReport]:
-    """Run a program of the build; report what it prints. Raises installer_output.Failed."""
+    """Run a program of the build; report what it prints. Raises uv_and_pip.Failed."""
     env = installers.variables(order.folder, order.environ, order.uv)
-    progress = installer_output.InstallerProgress()
-    with locks.cache_in_use():
-        for line in program.run(argv, env, order.work, descriptor):
+    progress = uv_and_pip.InstallerProgress()
+    with marker.cache_in_use():
+        for line in installers.run_program(argv, env, order.work, descriptor):
             progress.take(line)
             yield BuildStep(": ".join(filter(None, (doing, progress.text))))
 
@@ -194,7 +194,7 @@ def _refuse_full_disk(lines: List[str]) -> None:
     """Raise Refusal if the disk is full. The cache, which holds what did arrive, is emptied unless
     another build uses it."""
     if any(full in line for line in lines for full in filesystem.NO_SPACE):
-        with locks.cache_unused() as is_unused:
+        with marker.cache_unused() as is_unused:
             if is_unused:
                 filesystem.remove_folder(paths.cache())
         raise Refusal("its disk is full: its environment can't be built", PRUNE)
@@ -208,7 +208,7 @@ def _write_files(order: installers.BuildOrder) -> None:
     """Write what installers read into an empty folder."""
     os.mkdir(order.work, 0o700)
     os.makedirs(paths.cache(), exist_ok=True)
-    settings = index_settings.uv_toml(order.environ, index_settings.read_file)
+    settings = uv_and_pip.uv_toml(order.environ, uv_and_pip.read_settings)
     files = {**order.texts, **({} if order.locked else {"uv.toml": settings})}
     for name, text in files.items():
         with open(os.path.join(order.work, os.path.basename(name)), "w", encoding="utf-8") as file:

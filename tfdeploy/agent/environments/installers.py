@@ -1,22 +1,29 @@
 """The commands that create an environment and install into it, with uv or with venv and pip; and uv
-itself: the user's own, or the one that the controller sent."""
+itself: the user's own, or the one that the controller sent. A program that runs ends with the
+agent."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
+from collections import deque
 
-from ...shared import TYPE_CHECKING, index_settings
+from ...shared import TYPE_CHECKING, uv_and_pip
 from ...shared.protocol.record import Record
+from ...shared.uv_and_pip import MAX_LINES, Failed, clean
 from .. import paths
 from ..refusal import Refusal
 from . import marker
 
 if TYPE_CHECKING:
-    from typing import Container, Dict, Iterator, List, Mapping, Tuple
+    from typing import Callable, Container, Deque, Dict, Iterator, List, Mapping, Tuple
+
 
 OLDEST = (0, 5)  # older ones lack options that are used
 PLACES = ("~/.local/bin/uv", "~/.cargo/bin/uv")  # where its installers put it
@@ -94,7 +101,7 @@ def variables(folder: str, environ: Mapping[str, str], uv: str) -> Dict[str, str
     programs = [os.path.join(folder, "bin"), *([os.path.dirname(uv)] if uv else [])]
     return {
         **own,
-        **index_settings.for_uv(environ, index_settings.read_file),
+        **uv_and_pip.for_uv(environ, uv_and_pip.read_settings),
         "PATH": os.pathsep.join([*programs, environ.get("PATH", os.defpath)]),
         "VIRTUAL_ENV": folder,
         "UV_PROJECT_ENVIRONMENT": folder,
@@ -160,3 +167,84 @@ def _uv_version(path: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode(errors="replace")
+
+
+TICK_S = 1.0
+BLOCK = 1 << 16
+PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
+
+
+def run_program(
+    argv: List[str], env: Dict[str, str], folder: str, descriptor: int
+) -> Iterator[str]:
+    """Run a program in `folder`; yield each line that it prints, and "" if there is none for a
+    second. Raises Failed if it fails, OSError if it can't be run_program.
+
+    It inherits the `descriptor` of a lock, so that the lock lasts as long as any of its processes.
+    They end if this generator is closed, or the agent killed.
+    """
+    process = subprocess.Popen(
+        argv,
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=[descriptor],
+        preexec_fn=_die_with_parent(os.getpid()),
+    )
+    last: Deque[str] = deque(maxlen=MAX_LINES)
+    try:
+        assert process.stdout is not None
+        for line in _read_lines(process.stdout.fileno()):
+            if line:
+                last.append(line)
+            yield line
+        code = process.wait()
+    finally:
+        _kill_program(process)
+    if code != 0:
+        raise Failed(code, list(last))
+
+
+def _read_lines(descriptor: int) -> Iterator[str]:
+    """Yield the lines of a pipe until its end, without colors and without passwords of URLs."""
+    rest = b""
+    while True:
+        readable, _, _ = select.select([descriptor], [], [], TICK_S)
+        if not readable:
+            yield ""
+            continue
+        block = os.read(descriptor, BLOCK)
+        *complete, rest = (rest + block).replace(b"\r", b"\n").split(b"\n")
+        for line in complete if block else [*complete, rest]:
+            text = clean(line.decode(errors="replace"))
+            if text:
+                yield text
+        if not block:
+            return
+        rest = rest[-BLOCK:]
+
+
+def _kill_program(process: "subprocess.Popen[bytes]") -> None:
+    """Kill what is left of a program: it leads a process group of its own."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _die_with_parent(parent: int) -> Callable[[], None]:
+    """Return what the child runs before exec, so that it dies when the agent is killed."""
+    libc = ctypes.CDLL(None)
+
+    def before_exec() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return before_exec

@@ -2,19 +2,26 @@
 
 An environment is built at its final path, because its scripts and files name that path. A folder
 without this file is what an interrupted build left.
+
+Locks of files, which end with a process, say who uses an environment, and the cache of installers:
+an environment's lock is for the process that builds it or removes it. All environments of all
+projects use the cache.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import time
+from contextlib import contextmanager
 
 from ...shared import TYPE_CHECKING, records
 from .. import paths
-from . import locks
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, Optional, Tuple
+
 
 NAME = "tfdeploy.json"
 WORK = ".work"  # the end of the name of a folder with what installers read
@@ -92,7 +99,7 @@ def leftovers(project: str) -> Iterator[str]:
         is_work = name.startswith(".") and name.endswith(WORK)
         environment = name[1 : -len(WORK)] if is_work else name
         if os.path.isdir(path) and (is_work or not name.startswith(".")):
-            with locks.taken(project, environment) as is_free:
+            with lock_taken(project, environment) as is_free:
                 if is_free and (is_work or not os.path.exists(file(path))):
                     yield path
 
@@ -107,3 +114,66 @@ def _site_packages(folder: str) -> Iterator[str]:
         site = os.path.join(lib, name, "site-packages")
         if os.path.isdir(site):
             yield site
+
+
+WAIT_S = 0.2
+REPORT_S = 2.0
+
+
+def open_lock(project: str, environment: str) -> int:
+    """Return a descriptor of the lock's file, which is created if it is missing."""
+    return os.open(paths.environment_lock(project, environment), os.O_RDWR | os.O_CREAT, 0o600)
+
+
+def wait_for_lock(descriptor: int) -> Iterator[None]:
+    """Take the lock; yield every REPORT_S while another process has it."""
+    reported = 0.0
+    while not take_lock(descriptor):
+        if time.monotonic() - reported > REPORT_S:
+            reported = time.monotonic()
+            yield
+        time.sleep(WAIT_S)
+
+
+def take_lock(descriptor: int) -> bool:
+    """Take the lock, and return whether it was free."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def lock_taken(project: str, environment: str) -> Iterator[bool]:
+    """Yield whether the lock is free; if it is, keep it until the context ends."""
+    descriptor = open_lock(project, environment)
+    try:
+        yield take_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def cache_in_use() -> Iterator[None]:
+    """Keep others from emptying the cache until the context ends."""
+    descriptor = _open_cache_lock()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def cache_unused() -> Iterator[bool]:
+    """Yield whether no build uses the cache; if none does, none can until the context ends."""
+    descriptor = _open_cache_lock()
+    try:
+        yield take_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_cache_lock() -> int:
+    return os.open(paths.cache() + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -15,8 +15,16 @@ import socket
 import struct
 
 from ...shared import TYPE_CHECKING
-from ...shared.health import FROZEN, NOT_GRPC, NOT_LISTENING, READY, UNREACHABLE, WRONG_TASK, Health
-from ...shared.records import SERVER
+from ...shared.records import (
+    FROZEN,
+    NOT_GRPC,
+    NOT_LISTENING,
+    READY,
+    SERVER,
+    UNREACHABLE,
+    WRONG_TASK,
+    Health,
+)
 from .sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ class Holder(Record):
 
     `pid` is 0 if the process is hidden or did not accept the query, `user` is "" in the latter
     case. `age_s` is how many seconds ago the process started. `project`, `run` and `task` are ""
-    if the process is not a supervisor or its command line is hidden.
+    if the process is not a supervisor or its command line is hidden. `program` is its command.
     """
 
     pid: int = 0
@@ -49,6 +49,7 @@ class Holder(Record):
     project: str = ""
     run: str = ""
     task: str = ""
+    program: str = ""
 
     @property
     def description(self) -> str:
@@ -56,7 +57,8 @@ class Holder(Record):
         if self.task:
             name = "{} of run {} of {}".format(self.task, self.run, self.project)
         elif self.pid:
-            name = "pid {}".format(self.pid)
+            program = " ({})".format(self.program) if self.program else ""
+            name = "pid {}{}".format(self.pid, program)
         else:
             name = "a hidden process"
         age = " {} ago".format(_format_age(self.age_s)) if self.age_s is not None else ""
@@ -135,20 +137,42 @@ def holder(resource: str) -> Optional[Holder]:
             return Holder()
     pid, uid, _ = CREDENTIALS.unpack(peer)
     project, run, task = _supervised_task(pid)
-    return Holder(pid, process.user_name(uid), _process_age_s(pid), project, run, task)
+    return Holder(pid, process.user_name(uid), process_age_s(pid), project, run, task)
 
 
-def taken_refusal(resource: str, holder: Holder) -> Refusal:
-    """Return the refusal for a task that needs `resource` while `holder` has it."""
+def holders() -> List[Holder]:
+    """Return the holders of all leases of this machine, without places in the queue.
+
+    Source: proc(5), /proc/net/unix: an abstract name starts with @ there.
+    """
+    with open("/proc/net/unix", "rb") as table:
+        lines = [
+            each for each in table if b" @tfdeploy/" in each and b" @tfdeploy/queue/" not in each
+        ]
+    names = {line.split()[-1][len(PREFIX) :] for line in lines}
+    found = (holder(name.decode(errors="replace")) for name in sorted(names))
+    return [each for each in found if each]
+
+
+def taken_refusal(name: str, holder: Holder) -> Refusal:
+    """Return the refusal for a task that needs `name`, such as "GPU 0", while `holder` has it."""
     stop = ", stop it with tfdeploy stop --run {}".format(holder.run) if holder.run else ""
-    name = resource.replace("port/", "port ").replace("gpu/", "GPU ")
+    other = (
+        "GPUs (of gpus = 4, a count, a start takes free ones)"
+        if name.startswith("GPU")
+        else 'ports (ports = "auto" finds free ports)'
+    )
     return Refusal(
         "{} is taken by {}".format(name, holder.description),
-        "wait until it ends{}, or give the host other ports or GPUs "
-        '(ports = "auto" finds free ports)'.format(stop),
+        "wait until it ends{}, or give the host other {}".format(stop, other),
         held_by=holder.run,
         busy=True,
     )
+
+
+def title(resource: str) -> str:
+    """Return a resource in words, for example `port 2222`."""
+    return resource.replace("port/", "port ").replace("gpu/", "GPU ")
 
 
 def _take(resource: str) -> socket.socket:
@@ -189,7 +213,7 @@ def _duplicate(descriptor: int) -> socket.socket:
     return lease
 
 
-def _process_age_s(pid: int) -> Optional[float]:
+def process_age_s(pid: int) -> Optional[float]:
     """Return the age of a process. Source: proc(5), stat field 22: start in clock ticks."""
     fields = process.stat(pid)
     if not fields:

@@ -9,29 +9,28 @@ import subprocess
 import time
 
 from ...shared import TYPE_CHECKING
+from ...shared.protocol.record import Record
 from ...shared.protocol.reports import GpuUse
 from ..refusal import Refusal
-from . import process
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Sequence
 
 NVIDIA_SMI_S = 30.0
 OUTPUT_S = 1.0
-QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total"
-USERS = "--query-compute-apps=gpu_uuid,pid"
+QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total,uuid,name"
+USERS = "--query-compute-apps=gpu_uuid,pid,used_memory,process_name"
 TABLE = "--format=csv,noheader,nounits"
-MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
-FILLED = 0.5  # of a GPU's memory: TensorFlow, which takes nearly all of it, has no room then
-FREE_WAIT_S, FREE_PAUSE_S = 5.0, 0.5
+MEBIBYTE = 1 << 20
 SAMPLE_EVERY_S = 5.0
 SAMPLE_CPU_SHARE = 0.003  # of one core, for nvidia-smi
 GPU = re.compile(r"^GPU (\d+):(?:.*\(UUID: (GPU-[\w-]+)\))?", re.M | re.ASCII)
 
 
 def gpu_resources() -> Dict[int, str]:
-    """Return the name of each GPU's lease by the GPU's index; {} without nvidia-smi."""
-    return parse_gpus(run_nvidia_smi("-L"))
+    """Return the name of each GPU's lease by the GPU's index; {} without nvidia-smi. Raises Refusal
+    if it does not answer."""
+    return parse_gpus(_ask_nvidia_smi("-L"))
 
 
 def gpu_count() -> int:
@@ -45,15 +44,35 @@ def gpu_count() -> int:
 def run_nvidia_smi(*arguments: str) -> str:
     """Return the output of nvidia-smi, or "" if it does not exist or does not end within 30 s."""
     try:
-        done = subprocess.run(
+        return _ask_nvidia_smi(*arguments)
+    except Refusal:
+        return ""
+
+
+def _ask_nvidia_smi(*arguments: str) -> str:
+    """Return the output of nvidia-smi, or "" if it does not exist. Raises Refusal after 30 s.
+
+    A process that hangs in the driver can't be killed, so nothing waits for its end.
+    """
+    try:
+        asked = subprocess.Popen(
             ["nvidia-smi", *arguments],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=NVIDIA_SMI_S,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return ""
-    return done.stdout.decode(errors="replace")
+    try:
+        return asked.communicate(timeout=NVIDIA_SMI_S)[0].decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        asked.kill()
+        raise Refusal(
+            "nvidia-smi does not answer within {:g} s, so its GPUs can't be used".format(
+                NVIDIA_SMI_S
+            ),
+            "the driver may hang: sudo dmesg | grep NVRM shows why; often only a reboot helps",
+        ) from None
 
 
 def parse_gpus(listing: str) -> Dict[int, str]:
@@ -64,43 +83,57 @@ def parse_gpus(listing: str) -> Dict[int, str]:
     return {int(number): "gpu/{}".format(uuid or number) for number, uuid in GPU.findall(listing)}
 
 
-def require_free(gpus: Dict[int, str]) -> None:
-    """Raise Refusal if programs that hold no lease use most of the memory of one of these GPUs,
-    the names of whose leases are given by their indexes."""
-    deadline = time.monotonic() + FREE_WAIT_S
-    while gpus:
-        refusal = next(filled_refusals(gpus), None)
-        if refusal is None:
-            return
-        if time.monotonic() > deadline:
-            raise refusal
-        time.sleep(FREE_PAUSE_S)  # the driver frees the memory of a process after it has ended
+class GpuProcess(Record):
+    """A process that computes on a GPU. `program` is what nvidia-smi calls it, "" if it does not;
+    `used_bytes` is its share of the GPU's memory, None if that is hidden."""
+
+    pid: int
+    program: str
+    used_bytes: Optional[int]
 
 
-def filled_refusals(gpus: Dict[int, str]) -> Iterator[Refusal]:
-    """Yield the refusal of each of these GPUs whose memory other programs fill."""
-    ids = "--id=" + ",".join(map(str, gpus))
-    for use in parse_use(run_nvidia_smi(QUERY, TABLE, ids)):
-        if use.used_bytes < FILLED * use.total_bytes:
-            continue
-        pids = parse_users(run_nvidia_smi(USERS, TABLE), gpus[use.index])
-        yield Refusal(
-            "GPU {} is taken: {:.1f} of its {:.1f} GiB are used by {}".format(
-                use.index,
-                use.used_bytes / GIBIBYTE,
-                use.total_bytes / GIBIBYTE,
-                ", ".join(map(process.name_with_user, pids)) or "programs that are not visible",
-            ),
-            "wait until they end, or give the host other GPUs",
-            busy=True,
-        )
+class Gpu(Record):
+    """A GPU, what it does, and which processes compute on it. `resource` names its lease."""
+
+    index: int
+    resource: str
+    name: str
+    use: GpuUse
+    processes: List[GpuProcess]
 
 
-def parse_users(table: str, resource: str) -> List[int]:
-    """Parse lines such as `GPU-5f1c…, 412`: return the pids of the programs that use the GPU with
-    this lease. Pure."""
-    cells = ([cell.strip() for cell in line.split(",")] for line in table.splitlines())
-    return [int(c[1]) for c in cells if "gpu/" + c[0] == resource and c[1:] and c[1].isdecimal()]
+def look() -> List[Gpu]:
+    """Return all GPUs that nvidia-smi describes. Raises Refusal if it does not answer."""
+    from ...shared import parallel  # a sampler does not need it
+
+    users = parallel.begin(lambda: _ask_nvidia_smi(USERS, TABLE))
+    return parse_look(_ask_nvidia_smi(QUERY, TABLE), users())
+
+
+def parse_look(table: str, users: str) -> List[Gpu]:
+    """Parse lines such as `0, 97, 71680, 81559, GPU-5f1c…, NVIDIA H100`, and of processes such as
+    `GPU-5f1c…, 412, 71424, python3`. Lines that are not such lines are skipped. Pure."""
+    processes: Dict[str, List[GpuProcess]] = {}
+    for uuid, pid, used, program in _rows(users, 4):
+        if pid.isdecimal():
+            used_bytes = int(used) * MEBIBYTE if used.isdecimal() else None
+            named = "" if program.startswith("[") else program  # [Insufficient Permissions]
+            processes.setdefault(uuid, []).append(GpuProcess(int(pid), named, used_bytes))
+    found = []
+    for row in _rows(table, 6):
+        for use in parse_use(", ".join(row)):
+            uuid, name = row[4:]
+            resource = "gpu/{}".format(uuid if uuid.startswith("GPU-") else row[0])
+            found.append(Gpu(use.index, resource, name, use, processes.get(uuid, [])))
+    return found
+
+
+def _rows(table: str, columns: int) -> Iterator[List[str]]:
+    """Yield the cells of each line that has as many of them; the last one may have commas."""
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split(",", columns - 1)]
+        if len(cells) == columns:
+            yield cells
 
 
 class GpuSampler:
@@ -154,14 +187,14 @@ class GpuSampler:
 
 
 def parse_use(table: str) -> List[GpuUse]:
-    """Parse lines such as `0, 97, 71680, 81559` in percent and MiB; lines that are not such lines
-    are skipped. Pure."""
+    """Parse lines that begin as `0, 97, 71680, 81559` in percent and MiB; lines that do not are
+    skipped. Pure."""
     found = []
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == 4 and all(cells[column].isdecimal() for column in (0, 2, 3)):
+        if len(cells) >= 4 and all(cells[column].isdecimal() for column in (0, 2, 3)):
             busy = float(cells[1]) if cells[1].isdecimal() else None  # [N/A] with MIG
-            used, total = (int(cell) * MEBIBYTE for cell in cells[2:])
+            used, total = (int(cell) * MEBIBYTE for cell in cells[2:4])
             found.append(GpuUse(int(cells[0]), busy, used, total))
     return found
 

@@ -124,17 +124,14 @@ def describe(pid: int) -> str:
 
 def name(pid: int) -> str:
     """Return for example `pid 412 (python3 train.py)`, as far as readable."""
-    command = read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
-    return "pid {}".format(pid) + (" ({})".format(command[:80]) if command else "")
+    words = command(pid)
+    return "pid {}".format(pid) + (" ({})".format(words) if words else "")
 
 
-def name_with_user(pid: int) -> str:
-    """Return for example `pid 412 (python3 train.py) of alice`, as far as readable."""
-    try:
-        uid = os.stat("/proc/{}".format(pid)).st_uid
-    except OSError:
-        return name(pid)
-    return "{} of {}".format(name(pid), user_name(uid))
+def command(pid: int) -> str:
+    """Return the first 80 characters of a process's command line; "" if it is not readable."""
+    words = read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    return words[:80]
 
 
 def user_name(uid: int) -> str:

@@ -67,11 +67,11 @@ def wait_for_file(path: str, digest: str) -> str:
 
 
 def _hash(path: str) -> str:
-    from ...shared import hashing  # loads OpenSSL, which costs 2 ms
+    from ...shared import filesystem
 
     try:
         os.listdir(os.path.dirname(path))
-        return hashing.sha256(path)
+        return filesystem.sha256(path)
     except OSError:
         return ""
 

@@ -17,6 +17,7 @@ CHUNK = 1 << 16
 MAX_CONNECTIONS = 64
 EVICT_S = 0.5
 BACKLOG = 256
+TCP_NOTSENT_LOWAT = 25  # linux/tcp.h
 
 
 class DeadlineSocket:
@@ -34,9 +35,28 @@ class DeadlineSocket:
     def peer_address(self) -> str:
         return str(self._connection.getpeername()[0])
 
+    def own_address(self) -> str:
+        return str(self._connection.getsockname()[0])
+
+    def limit_unsent(self, size: int) -> None:
+        """Let at most `size` bytes wait in the kernel until they are sent. On a slow link megabytes
+        would wait there."""
+        self._connection.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, size)
+
     def send(self, data: bytes) -> None:
         self._limit_time()
         self._connection.sendall(data)
+
+    def receive_into(self, target: memoryview) -> None:
+        """Fill `target`. Raises EOFError if the peer closes the connection first."""
+        filled = min(len(self._buffer), len(target))
+        target[:filled], self._buffer = self._buffer[:filled], self._buffer[filled:]
+        while filled < len(target):
+            self._limit_time()
+            count = self._connection.recv_into(target[filled:])
+            if not count:
+                raise EOFError("it closed the connection")
+            filled += count
 
     def receive_exactly(self, size: int) -> bytes:
         """Return the next `size` bytes. Raises EOFError if the peer closes the connection first."""

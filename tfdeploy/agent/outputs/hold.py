@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import time
 
-from ...shared import TYPE_CHECKING, filesystem, hashing, parallel, records
+from ...shared import TYPE_CHECKING, filesystem, parallel, records
 from ...shared.protocol.message import Done
 from ...shared.protocol.outputs import (
     HELD_OUTPUTS,
@@ -261,9 +261,9 @@ def _describe(held_dir: str, unit: UnitToHold) -> HeldUnit:
     def describe_file(path: str) -> HashedFile:
         relative = _relative_path(path)
         file = os.path.join(held_dir, relative)
-        return HashedFile(relative, os.path.getsize(file), hashing.sha256(file))
+        return HashedFile(relative, os.path.getsize(file), filesystem.sha256(file))
 
-    return HeldUnit(unit.path, parallel.each(describe_file, unit.files, hashing.THREADS))
+    return HeldUnit(unit.path, parallel.each(describe_file, unit.files, filesystem.HASH_THREADS))
 
 
 def _relative_path(path: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from ...shared import TYPE_CHECKING, filesystem, hashing, parallel, state_file
+from ...shared import TYPE_CHECKING, filesystem, parallel, state_file
 from ...shared.protocol.message import Done
 from ...shared.protocol.outputs import CHECKPOINT, ArrivalFolder
 from ...shared.units import is_folder
@@ -91,10 +91,10 @@ def _copy(source: str, incoming: str, place: str, units: List[DeliveredUnit]) ->
 def _verify(incoming: str, files: List[Tuple[str, str]]) -> None:
     def check(file: Tuple[str, str]) -> None:
         path, sha256 = file
-        if hashing.sha256(os.path.join(incoming, path)) != sha256:
+        if filesystem.sha256(os.path.join(incoming, path)) != sha256:
             raise Refusal("{} arrived with other content".format(path), "resume again")
 
-    parallel.each(check, files, hashing.THREADS)
+    parallel.each(check, files, filesystem.HASH_THREADS)
 
 
 def _incoming(project: str, run: str, task: str) -> str:

@@ -1,4 +1,8 @@
-"""The verbs `outputs` and `find`: list what a task wrote, except its log and checkpoints."""
+"""The verbs `outputs` and `find`: list what a task wrote, except its log and checkpoints.
+
+Copies of the chief's checkpoints in a worker's directory (replication/backups.py) are no outputs of
+the worker: the chief's host has them.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,12 @@ from ...shared.protocol.outputs import FoundFiles, MissingPath, SpecialFile, Tas
 from ...shared.records import Launch
 from ...shared.units import ANY, SET, Unit, Walk
 from .. import paths
-from . import given
 from .saves import Saves
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Tuple
+
+    Files = Dict[str, Tuple[int, int]]  # the size and the mtime in ns of each path
 
 MAX_NAMES = 8
 POLL_S = 1.0
@@ -178,21 +183,21 @@ def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> 
     saves = os.path.normpath(launch.checkpoint_dir)
     sets = state_file.read(paths.checkpoints(task_dir, saves)) if launch.is_chief else []
     saved = Saves(task_dir, launch) if folders else None
-    copies = given.load(task_dir)
+    copies = load_given(task_dir)
     for unit in all_units(walk, task_dir, folders):
         folder, name = os.path.split(unit.path)
         is_set = os.path.normpath(folder) == saves and _is_held(name, unit.kind, sets)
         is_event = has_events and EVENTS in name
         is_older = saved and os.path.isabs(unit.path) and not saved.is_of_run(unit.files)
-        is_copy = copies and all(given.is_given(task_dir, copies, *f) for f in unit.files.items())
+        is_copy = copies and all(is_given(task_dir, copies, *f) for f in unit.files.items())
         if not (is_set or is_event or is_older or is_copy or unit.path in launch.files):
             yield unit
 
 
 def has_collected_events(launch: Launch) -> bool:
     """Return whether the verb `events` collects the task's event files: those of other tasks are
-    outputs like any other."""
-    return launch.is_chief or launch.job == "evaluator"
+    outputs like any other, except of slots."""
+    return launch.is_chief or launch.job == "evaluator" or bool(launch.trials.points)
 
 
 def _is_held(name: str, kind: str, sets: List[str]) -> bool:
@@ -210,3 +215,32 @@ def all_units(walk: Walk, task_dir: str, folders: List[str]) -> Iterator[Unit]:
     for folder in folders:
         folder = os.path.normpath(folder)
         yield from walk.units(folder, folder)
+
+
+def load_given(task_dir: str) -> Files:
+    """Return what was given to a task, by its path in the task's directory."""
+    try:
+        stored = records.read(paths.given(task_dir))
+        return {path: (int(size), int(mtime_ns)) for path, (size, mtime_ns) in stored.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def store_given(task_dir: str, files: Files) -> None:
+    """Remember what is given to a task. Raises OSError."""
+    records.write(paths.given(task_dir), {path: list(stamp) for path, stamp in files.items()})
+
+
+def is_given(task_dir: str, given: Files, path: str, stamp: Tuple[int, int]) -> bool:
+    """Return whether a file still is what was given, or the state file of such a folder, in which
+    the task has saved nothing since then."""
+    if given.get(path) == stamp:
+        return True
+    folder, name = os.path.split(path)
+    return name == state_file.STATE and names_given(task_dir, given, folder)
+
+
+def names_given(task_dir: str, given: Files, folder: str) -> bool:
+    """Return whether the state file of a folder names a given checkpoint as the newest."""
+    newest = state_file.read(os.path.join(paths.work(task_dir), folder))[:1]
+    return any(os.path.join(folder, name + ".index") in given for name in newest)

@@ -13,7 +13,7 @@ import sys
 from contextlib import closing
 from itertools import takewhile
 
-from ...shared import TYPE_CHECKING, hashing, parallel, records
+from ...shared import TYPE_CHECKING, filesystem, parallel, records
 from ...shared.protocol.outputs import HashedFile, HeldCheckpoint
 from ...shared.protocol.record import to_json
 from .. import paths
@@ -138,10 +138,10 @@ def remember_verified(memory: str, checkpoints: List[HeldCheckpoint]) -> None:
 
 def _hash_files(held_dir: str, found: Found) -> HeldCheckpoint:
     def hash_file(file: Dict[str, Any]) -> HashedFile:
-        sha256 = hashing.sha256(os.path.join(held_dir, file["path"]))
+        sha256 = filesystem.sha256(os.path.join(held_dir, file["path"]))
         return HashedFile(file["path"], file["size"], sha256)
 
-    files = parallel.each(hash_file, found["files"], hashing.THREADS)
+    files = parallel.each(hash_file, found["files"], filesystem.HASH_THREADS)
     return HeldCheckpoint(found["name"], found["step"], verified=False, files=files)
 
 

@@ -12,17 +12,20 @@ import time
 from ...shared import TYPE_CHECKING, parallel
 from ...shared.protocol.message import Invalid, parse
 from ...shared.protocol.preflight import ImportFacts, SurveyAnswer
+from ...shared.records import VISIBLE, visible_devices
 from .. import paths
 from ..environments import marker
-from ..machine import leases, logind, nvidia, process, shared_directory
+from ..machine import gpus, logind, nvidia, shared_directory
 from ..refusal import Refusal
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
+from . import gpu_health
 from .program import IMPORT_S, exit_name, try_program
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List
 
     from ...shared.protocol.preflight import Statement
+    from ...shared.records import GpuNeed
 
 NOTIFY = "notify."  # the programs of [notify] are the host's own
 RSYNC_S = 30.0
@@ -53,13 +56,12 @@ print("\\n" + json.dumps(result))
 GPU_NAME = re.compile(r"^GPU (\d+): (.*?)(?: \(UUID: .*)?$", re.M)
 RSYNC_VERSION = re.compile(rb"rsync +version v?([\w.]+)")
 DRIVER = ("--query-gpu=driver_version", "--format=csv,noheader")
-GPU_PROCESSES = ("--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader")
 
 
 def survey(
     python: str,
     env: Dict[str, str],
-    gpus: List[int],
+    need: GpuNeed,
     imports: List[str],
     programs: Dict[str, List[str]],
     network: str,
@@ -68,8 +70,8 @@ def survey(
     sources: Dict[str, str],
     statements: List[Statement],
 ) -> SurveyAnswer:
-    """Report what tasks that run `python` with `env`, these `gpus` and the modules `imports` find
-    on this host.
+    """Report what tasks that run `python` with `env`, the GPUs that they `need` and the modules
+    `imports` find on this host.
 
     If the `environment` that has this `python` is not built, nothing is looked for in it, and the
     agent's own Python compiles the program. `network` is that of records.Launch. `programs` has
@@ -77,12 +79,11 @@ def survey(
     are those of try_program.
     """
     listing = nvidia.run_nvidia_smi("-L")
-    resources = nvidia.parse_gpus(listing)
-    wanted = {gpu: resources[gpu] for gpu in gpus if gpu in resources}
     disk = os.statvfs(paths.root())
     unbuilt = bool(environment) and not marker.is_complete(project, environment)
     imports = [] if unbuilt else imports
-    env = {**env, **_visible_gpus(gpus)}
+    visible = visible_devices(need.gpus)
+    env = {**env, VISIBLE: visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     # An environment is built with the agent's Python, unless hosts.toml names another version.
     own = (sys.executable, env, sources, []) if unbuilt else (python, env, sources, statements)
     tried = parallel.begin(lambda: try_program(*own))
@@ -90,7 +91,7 @@ def survey(
     hindrances = [
         *_unsafe_directory(),
         *_logout_refusals(),
-        *_taken_gpus(wanted),
+        *_taken_gpus(need, nvidia.parse_gpus(listing)),
         *_missing_programs(_findable(programs, python, environment, unbuilt)),
         *_unguarded(network),
     ]
@@ -102,11 +103,11 @@ def survey(
         here=shared_directory.store_id(),
         free_bytes=disk.f_bavail * disk.f_frsize,
         hindrances=[(refusal.message, refusal.hint) for refusal in hindrances],
-        noted=[(message, "") for message in _foreign_gpu_processes(wanted)],
         time=time.time(),
         driver=nvidia.run_nvidia_smi(*DRIVER).partition("\n")[0].strip() if listing else "",
         unbuilt=unbuilt,
         program=tried(),
+        gpu_problems=gpu_health.problems() if listing else [],
     )
 
 
@@ -130,12 +131,6 @@ def _unsafe_directory() -> Iterator[Refusal]:
         paths.refuse_unsafe(paths.root())
     except Refusal as refusal:
         yield refusal
-
-
-def _visible_gpus(gpus: List[int]) -> Dict[str, str]:
-    """Return the variables that show the tasks only their own GPUs."""
-    indexes = ",".join(map(str, gpus)) or "-1"
-    return {"CUDA_VISIBLE_DEVICES": indexes, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def import_module(module: str, python: str, env: Dict[str, str]) -> ImportFacts:
@@ -184,11 +179,11 @@ def _unguarded(network: str) -> Iterator[Refusal]:
         yield refusal
 
 
-def _taken_gpus(wanted: Dict[int, str]) -> Iterator[Refusal]:
-    for resource in wanted.values():
-        holder = leases.holder(resource)
-        if holder is not None:
-            yield leases.taken_refusal(resource, holder)
+def _taken_gpus(need: GpuNeed, host_gpus: Dict[int, str]) -> Iterator[Refusal]:
+    try:
+        yield from gpus.refusals(need, host_gpus)
+    except Refusal as hanging:
+        yield hanging
 
 
 def _missing_programs(programs: Dict[str, List[str]]) -> Iterator[Refusal]:
@@ -201,13 +196,3 @@ def _missing_programs(programs: Dict[str, List[str]]) -> Iterator[Refusal]:
         in_release = "/" in program and not os.path.isabs(program)
         if not in_release and not is_program(program, env, "/"):
             yield missing_program(program, task)
-
-
-def _foreign_gpu_processes(wanted: Dict[int, str]) -> Iterator[str]:
-    """Yield a message for each process that uses a wanted GPU without a lease: not of a run."""
-    indexes = {resource.partition("/")[2]: index for index, resource in wanted.items()}
-    for line in nvidia.run_nvidia_smi(*GPU_PROCESSES).splitlines() if wanted else ():
-        uuid, pid, memory = ([cell.strip() for cell in line.split(",")] + ["", ""])[:3]
-        if uuid in indexes and pid.isdigit() and leases.holder("gpu/" + uuid) is None:
-            user = process.describe(int(pid))
-            yield "GPU {} is used by {}, {}".format(indexes[uuid], user, memory)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import json
 import os
 import shutil
-import socket
-import struct
 import subprocess
 
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.preflight import MachineFacts, PythonFound
 from ..environments.build import libc
-from ..machine import nvidia
+from ..machine import interfaces, nvidia
 from ..machine.logind import login_shell
 from .host_facts import GPU_NAME
 
@@ -24,64 +21,70 @@ if TYPE_CHECKING:
 PYTHON_S = 20.0
 LOGIN_S = 10.0
 MAX_PYTHONS = 40
-SIOCGIFADDR = 0x8915  # netdevice(7)
-GLOBAL = "00"  # the scope of an IPv6 address in /proc/net/if_inet6
 # Where virtual environments and those of conda, mamba and pyenv are; ~ is the home directory.
 ENVIRONMENTS = (
     *("~/*", "~/.venv", "~/*/.venv", "~/*/venv", "~/.virtualenvs/*", "~/*/envs/*"),
     *("~/.conda/envs/*", "~/.local/share/mamba/envs/*", "~/.pyenv/versions/*"),
     *("/opt/*", "/opt/*/envs/*", "/opt/*/*", "/usr/local/*"),
 )
-# TensorFlow is found, not imported: an import takes seconds. Distributions have different names.
+# A framework is found, not imported: an import takes seconds. Distributions of TensorFlow have
+# different names.
+NAMES = {
+    "tensorflow": (
+        *("tensorflow", "tensorflow-cpu", "tensorflow-gpu"),
+        "tf-nightly",
+        "tensorflow-rocm",
+    )
+}
 LOOK = """
 import json, sys
 from importlib import metadata, util
-def version():
-    for name in ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly", "tensorflow-rocm"):
+def version(names):
+    for name in names:
         try:
             return metadata.version(name)
         except metadata.PackageNotFoundError:
             pass
     return "?"
-found = version() if util.find_spec("tensorflow") else ""
+found = version(sys.argv[2:]) if util.find_spec(sys.argv[1]) else ""
 print("\\n" + json.dumps([".".join(map(str, sys.version_info[:3])), found]))
 """
 
 
-def explore(pythons: List[str]) -> MachineFacts:
-    """Report what this machine has. `pythons` are more paths to look at."""
+def explore(pythons: List[str], framework: str) -> MachineFacts:
+    """Report what this machine has. `pythons` are more paths to look at for the `framework`."""
     return MachineFacts(
         cpus=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         gpus=dict(GPU_NAME.findall(nvidia.run_nvidia_smi("-L"))),
-        addresses=[*_ipv4_addresses(), *_ipv6_addresses()],
-        pythons=[*_find_pythons(pythons)],
+        addresses=[address for address, _ in interfaces.addresses()],
+        pythons=[*_find_pythons(pythons, framework)],
         machine=os.uname().machine,
         libc=libc(),
     )
 
 
-def _find_pythons(more: List[str]) -> Iterator[PythonFound]:
-    """Yield each usable Python once: that of the PATH, that of a login, and all that have
-    TensorFlow."""
+def _find_pythons(more: List[str], framework: str) -> Iterator[PythonFound]:
+    """Yield each usable Python once: that of the PATH, that of a login, and all that have the
+    framework."""
     on_path = shutil.which("python3") or ""
     # A virtual environment is only on the PATH until the shell that activated it ends.
     default = {on_path: "python3"} if not _is_virtual(on_path) else {}
     seen = set()  # the folder, because all virtual environments link to the same program
-    for path in [on_path, _login_python(), *more, *_with_tensorflow()][:MAX_PYTHONS]:
+    for path in [on_path, _login_python(), *more, *_with(framework)][:MAX_PYTHONS]:
         key = (os.path.realpath(os.path.dirname(path)), os.path.realpath(path))
         if not os.path.isabs(path) or key in seen:
             continue
         seen.add(key)
-        version, tensorflow = _look(path)
+        version, found = _look(path, framework)
         if version:
-            yield PythonFound(default.get(path) or _below_home(path), version, tensorflow)
+            yield PythonFound(default.get(path) or _below_home(path), version, found)
 
 
-def _with_tensorflow() -> Iterator[str]:
-    """Yield the Pythons of environments that have a folder `tensorflow`."""
+def _with(framework: str) -> Iterator[str]:
+    """Yield the Pythons of environments that have a folder of this name."""
     for pattern in ENVIRONMENTS:
-        packages = os.path.expanduser(pattern) + "/lib/python3*/site-packages/tensorflow"
+        packages = os.path.expanduser(pattern) + "/lib/python3*/site-packages/" + framework
         for folder in sorted(glob.glob(packages)):
             environment = folder[: folder.rindex("/lib/python3")]
             if not _is_in_clone(environment):
@@ -114,12 +117,13 @@ def _login_python() -> str:
     return lines[-1].strip() if lines else ""
 
 
-def _look(python: str) -> Tuple[str, str]:
-    """Return a Python's version and that of its TensorFlow; "" for what it does not have."""
-    lines = _output([python, "-c", LOOK], PYTHON_S).splitlines()
+def _look(python: str, framework: str) -> Tuple[str, str]:
+    """Return a Python's version and that of its framework; "" for what it does not have."""
+    names = NAMES.get(framework, (framework,))
+    lines = _output([python, "-c", LOOK, framework, *names], PYTHON_S).splitlines()
     try:
-        version, tensorflow = json.loads(lines[-1])
-        return str(version), str(tensorflow)
+        version, found = json.loads(lines[-1])
+        return str(version), str(found)
     except (ValueError, IndexError, TypeError):
         return "", ""
 
@@ -139,29 +143,3 @@ def _output(argv: List[str], timeout_s: float) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode(errors="replace")
-
-
-def _ipv4_addresses() -> Iterator[str]:
-    """Yield the IPv4 address of each interface except loopback."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("256s", name.encode()[:15])
-            try:
-                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
-            except OSError:  # it has none
-                continue
-            address = socket.inet_ntoa(answer[20:24])
-            if not address.startswith("127."):
-                yield address
-
-
-def _ipv6_addresses() -> Iterator[str]:
-    """Yield the global IPv6 addresses of all interfaces. Source: proc(5), /proc/net/if_inet6."""
-    try:
-        with open("/proc/net/if_inet6") as table:
-            rows = [line.split() for line in table]
-    except OSError:  # the kernel has no IPv6
-        return
-    for address, _, _, scope, *_ in rows:
-        if scope == GLOBAL:
-            yield socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address))

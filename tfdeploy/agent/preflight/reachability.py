@@ -6,8 +6,7 @@ from ...shared import TYPE_CHECKING, parallel, records
 from ...shared.protocol.preflight import PeerHealth, PeersAsked, StillRunning
 from ...shared.records import Launch, TaskState
 from .. import paths
-from ..machine import grpc_health
-from ..machine.guard import source_ports
+from ..machine import grpc_health, guard
 from ..supervision import heartbeat, signing
 
 if TYPE_CHECKING:
@@ -39,9 +38,9 @@ def probe_tasks(
 def _source_ports(project: str, run: str) -> Sequence[int]:
     """Return the ports from which a task on this host connects to others."""
     for task in paths.tasks(project, run):
-        ports = source_ports.read(paths.task(project, run, task))
+        ports = guard.read_ports(paths.task(project, run, task))
         if ports is not None:
-            return source_ports.some(ports)
+            return guard.some_ports(ports)
     return (0,)
 
 

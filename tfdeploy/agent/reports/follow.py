@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ..outputs.checkpoints import CheckpointWatch
     from ..outputs.event_files import EventWatch
     from ..outputs.listing import OutputWatch
-    from .logs.selected_lines import SelectedLines
-    from .logs.tail import Tail
+    from .tail import SelectedLines, Tail
 
     Log = Union[Tail, SelectedLines]
 
@@ -51,8 +50,6 @@ def follow(
     cursors: Optional[Dict[str, str]] = None,
     chief: str = "",
     grep: str = "",
-    since_s: Optional[float] = None,
-    since_at: Optional[float] = None,
     samples: bool = False,
     events: bool = False,
 ) -> Iterator[RunEvent]:
@@ -62,8 +59,7 @@ def follow(
 
     `chief` is "" if the chief does not run on this host. A log starts at the task's cursor; without
     one, it starts with its last `lines` lines (None: all). If older lines are skipped, the first
-    event of that log has no lines and only reports the cursor: with `since_s`, the moment would be
-    a later one when the log is requested again.
+    event of that log has no lines and only reports the cursor.
 
     Ends after one pass if `forever` is false. Also ends when the caller sends its next request or
     closes the connection. Raises Refusal for a pattern that cannot be used.
@@ -73,15 +69,13 @@ def follow(
 
         return _to_end(Sampler(project, run, tasks, chief, lines or 0, cursors or {}), forever)
     follower = Follower(project, run, tasks, chief)
-    moment = since_at if since_s is None else time.time() - since_s
-    if logs and (grep or moment is not None):
-        follower.open_selected_logs(lines, cursors or {}, grep, moment)
+    if logs and grep:
+        follower.open_selected_logs(lines, cursors or {}, grep)
     elif logs:
         follower.open_logs(lines, cursors or {})
     if events:
         follower.watch_events()
-    selects = bool(grep) or moment is not None
-    begin = follower.cursors() if selects == (lines is None) else iter(())
+    begin = follower.cursors() if lines is not None and not grep else iter(())
     return chain(begin, _to_end(follower, forever))
 
 
@@ -118,20 +112,20 @@ class Follower:
             self._outputs = listing.OutputWatch(project, run, chief)
 
     def open_logs(self, lines: Optional[int], cursors: Dict[str, str]) -> None:
-        from .logs.tail import Tail  # a start follows no log
+        from .tail import Tail  # a start follows no log
 
         for task, path in self._log_files():
             self.logs.append(Tail(task, path, lines, cursors.get(task)))
 
-    def open_selected_logs(
-        self, lines: Optional[int], cursors: Dict[str, str], grep: str, moment: Optional[float]
-    ) -> None:
-        from .logs import selected_lines
+    def open_selected_logs(self, lines: Optional[int], cursors: Dict[str, str], grep: str) -> None:
+        """Open the logs for the lines that match: of those that exist now, the last `lines`. A
+        cursor continues where an earlier request ended: then there is no limit."""
+        from .tail import SelectedLines, Tail, matcher
 
-        select = selected_lines.matcher(grep)
+        select = matcher(grep)
         for task, path in self._log_files():
-            tail, limit = selected_lines.tail(task, path, lines, cursors.get(task), moment)
-            self.logs.append(selected_lines.SelectedLines(tail, select, limit))
+            tail = Tail(task, path, None, cursors.get(task))
+            self.logs.append(SelectedLines(tail, select, None if task in cursors else lines))
 
     def watch_events(self) -> None:
         from ..outputs.event_files import EventWatch

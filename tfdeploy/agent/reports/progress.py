@@ -21,12 +21,12 @@ import time
 
 from ...shared import TYPE_CHECKING
 from ...shared.event_records import events, read_varint
-from ...shared.log_patterns import BATCH, EPOCH, ESCAPE, LOSS, STEP
+from ...shared.log_patterns import BATCH, EPOCH, ESCAPE, KERAS_BATCH, LOSS, OTHER_BAR, STEP
 from ...shared.protocol.record import Record
 from ...shared.records import LogProgress
 
 if TYPE_CHECKING:
-    from typing import List, Match, Optional, Tuple
+    from typing import List, Optional, Tuple
 
     from ..outputs.event_files import EventFile
 
@@ -121,28 +121,38 @@ def parse_log(text: str) -> LogProgress:
     A progress bar rewrites its line: "\\r" ends a line here, too.
     """
     lines = [ESCAPE.sub("", line) for line in re.split(r"[\r\n\b]+", text) if line.strip()]
-    epoch = batch = step = loss = None
+    epoch = epochs = batch = batches = step = loss = None
     for line in lines:
-        begins = EPOCH.match(line)
-        if begins:
-            epoch, batch = begins, None
-        batch = BATCH.match(line) or batch
+        begins = EPOCH.search(line)
+        if begins and begins[1] != epoch:
+            epoch, epochs, batch, batches = begins[1], begins[2], None, None
+        found = _find_batch(line, begins.end() if begins else 0)
+        batch, batches = found or (batch, batches)
         step = STEP.search(line) or step
         loss = LOSS.search(line) or loss
     return LogProgress(
-        epoch=_number(epoch, 1),
-        epochs=_number(epoch, 2),
-        batch=_number(batch, 1),
-        batches=_number(batch, 2),
-        step=_number(step, 1),
+        epoch=_number(epoch),
+        epochs=_number(epochs),
+        batch=_number(batch),
+        batches=_number(batches),
+        step=_number(step[1] if step else None),
         loss=loss[1] if loss else "",
         waits_for=_waited_for(lines[-WAITING_LINES:]),
     )
 
 
-def _number(match: Optional[Match[str]], group: int) -> Optional[int]:
-    """Return a group as a number; None if the log does not have it."""
-    return int(match[group]) if match and match[group] else None
+def _find_batch(line: str, start: int) -> Optional[Tuple[str, Optional[str]]]:
+    """Return the batch of a line, and their number if the line has it, from a position on; None if
+    the line has no batch."""
+    match = KERAS_BATCH.match(line) or (not OTHER_BAR.match(line) and BATCH.search(line, start))
+    if not match:
+        return None
+    number, *total = filter(None, match.groups())
+    return number, total[0] if total else None
+
+
+def _number(digits: Optional[str]) -> Optional[int]:
+    return int(digits) if digits else None
 
 
 def _waited_for(lines: List[str]) -> List[str]:

@@ -10,7 +10,6 @@ from ...shared import TYPE_CHECKING, filesystem
 from ...shared.protocol.reports import LogFiles, Piece
 from .. import paths
 from ..outputs import held
-from .logs import log_times
 
 if TYPE_CHECKING:
     from typing import BinaryIO, Iterator, List, Optional, Tuple
@@ -19,10 +18,9 @@ PIECE = 1 << 20
 
 
 def logs(project: str, run: str) -> LogFiles:
-    """List the log files that this host has of a run, without the indexes of their times."""
+    """List the log files that this host has of a run."""
     folder = paths.logs(project, run)
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    return LogFiles(folder, [name for name in names if not name.endswith(log_times.SUFFIX)])
+    return LogFiles(folder, os.listdir(folder) if os.path.isdir(folder) else [])
 
 
 def read_files(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator[Piece]:

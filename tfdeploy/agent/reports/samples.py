@@ -14,7 +14,7 @@ from ...shared.protocol.reports import HostSample, LogLines, TaskUse
 from ...shared.records import ENDED, Launch
 from .. import paths
 from . import status, usage
-from .logs.tail import HISTORY_BYTES, Tail
+from .tail import HISTORY_BYTES, Tail
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple

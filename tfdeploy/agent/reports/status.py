@@ -6,15 +6,14 @@ import os
 import time
 
 from ...shared import TYPE_CHECKING, parallel, records
-from ...shared.health import FROZEN, PAUSED
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import TaskReports
-from ...shared.records import ENDED, LOST, Launch, TaskReport, TaskState
+from ...shared.records import ENDED, FROZEN, LOST, PAUSED, QUEUED, Launch, TaskReport, TaskState
 from .. import paths
 from ..machine import lock
 
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Optional
 
 STOPPED_BY_SIGNAL = "a signal has stopped {}; kill -CONT {} continues it"
 
@@ -47,6 +46,7 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
         log=last_lines(log, tail) if tail else [],
         notice=_notice(task_dir),
         exposed="" if state.state in ENDED else state.exposed,
+        gpus=_gpus(task_dir),
     )
     return _probe(result, task_dir, log) if probe and state.state not in ENDED else result
 
@@ -56,9 +56,13 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
     # `follow` needs none of them: their patterns alone take 5 ms to compile.
     from ..machine import grpc_health, process
     from ..outputs import event_files
-    from . import progress
+    from . import pace, progress
 
     launch = records.load(Launch, paths.launch(task_dir))
+    if report.state == QUEUED:
+        from ..queue import report as queue  # rarely needed
+
+        return replace(report, reason=queue.explain(launch))
     files = event_files.of_task(task_dir, launch.checkpoint_dir)
     last = progress.last_step(files)
     health, reason = grpc_health.task_health(launch), report.reason
@@ -74,7 +78,17 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
         step_age_s=last.age_s if last else None,
         quiet_s=progress.quiet_s(log, files),
         log_progress=progress.read_log(log),
+        pace=pace.read(launch.project, launch.run, launch.task),
     )
+
+
+def _gpus(task_dir: str) -> Optional[List[int]]:
+    """Return the task's GPUs; None before they are chosen."""
+    try:
+        launch = records.read(paths.launch(task_dir))
+        return None if launch["gpu_choice"] else [int(gpu) for gpu in launch["gpus"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _notice(task_dir: str) -> str:
@@ -101,6 +115,6 @@ def read_state(task_dir: str) -> TaskState:
 
 def last_lines(path: str, count: int) -> List[str]:
     """Return the last lines of a log, including those from before its rotation."""
-    from .logs.tail import Tail  # most calls report no log
+    from .tail import Tail  # most calls report no log
 
     return [line for lines in Tail("", path, count).read(True) for line in lines]

@@ -6,11 +6,11 @@ import os
 import time
 
 from ...shared import TYPE_CHECKING
-from ...shared.protocol.reports import Connection, HostLoad, HostUse
+from ...shared.protocol.reports import HostUse
 from ..machine import process
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional, Tuple
+    from typing import Dict, Optional, Tuple
 
     from ..machine.nvidia import GpuSampler
 
@@ -104,44 +104,6 @@ def memory_bytes(path: str) -> Tuple[int, int]:
         rows = dict(line.split(":", 1) for line in file)
     total, available = (int(rows[name].split()[0]) for name in ("MemTotal", "MemAvailable"))
     return total * 1024, available * 1024
-
-
-# Between two moments, for a measurement
-
-
-def measure_load(project: str, run: str) -> HostLoad:
-    """Read the counters of this host: the difference of two answers is the load between them."""
-    tasks = dict(_find_processes(project, run))
-    cpu_s: Dict[str, float] = {}
-    for pid, task in tasks.items():
-        ticks = process.stat(pid)[CPU_FIELDS]
-        if ticks:  # else it has ended
-            cpu_s[task] = cpu_s.get(task, 0.0) + sum(int(tick) for tick in ticks) * TICK_S
-    connections = _connections(tasks)
-    return HostLoad(time.monotonic(), cpu_s, cpu_busy_s(STAT), connections)
-
-
-def _connections(tasks: Dict[int, str]) -> Optional[List[Connection]]:
-    """Return the TCP connections of these processes. One that several share counts once."""
-    from . import tcp_traffic  # loads socket
-
-    counted = tcp_traffic.read_all()
-    if counted is None:
-        return None
-    inodes = {inode: tasks[pid] for pid, inode in tcp_traffic.socket_inodes(sorted(tasks))}
-    return [
-        Connection(task, inode, *counted[inode])
-        for inode, task in inodes.items()
-        if inode in counted
-    ]
-
-
-def _find_processes(project: str, run: str) -> Iterator[Tuple[int, str]]:
-    """Yield the pid and the task of each live process of the run."""
-    for name in os.listdir("/proc"):
-        mark = process.read_mark(int(name)) if name.isdecimal() else None
-        if mark and mark[:2] == (project, run):
-            yield int(name), mark[2]
 
 
 def network_bytes(path: str) -> Tuple[int, int]:

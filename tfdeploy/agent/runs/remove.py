@@ -13,7 +13,7 @@ import stat
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.runs import Kept, Removed, Weight
 from .. import paths
-from ..environments import locks as environment_locks
+from ..environments import marker
 from ..machine import lock, process
 from ..refusal import Refusal
 from ..releases.staging import make_writable
@@ -86,7 +86,7 @@ def _cache(environments: List[str]) -> List[str]:
 
 def _remove_cache() -> int:
     """Empty the cache, unless a build uses it now; return the bytes that this freed."""
-    with environment_locks.cache_unused() as is_unused:
+    with marker.cache_unused() as is_unused:
         hidden, _ = _hide(paths.cache()) if is_unused else ("", "")
     return _delete_tree(hidden)[0] if hidden else 0
 
@@ -123,7 +123,7 @@ def _why_release_is_needed(project: str, release: str) -> str:
 
 def _why_environment_is_needed(project: str, environment: str) -> str:
     """Return which run uses an environment, or that it is being built; "" if it can be removed."""
-    with environment_locks.taken(project, environment) as is_free:
+    with marker.lock_taken(project, environment) as is_free:
         if not is_free:
             return "it is being built"
     for run, task_dir in disk.launched(project):

@@ -14,7 +14,7 @@ from ...shared.units import Unit, Walk
 from .. import paths
 from ..outputs import event_files, listing
 from ..outputs.saves import MAX_PATHS, Saves
-from ..supervision.replication import output_replicas
+from ..supervision.replication import offered_files
 from . import disk
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _of_task(run: str, task: str, task_dir: str, launch: Launch) -> TaskResults:
 
 def _of_replicas(project: str, run: str, chief: str) -> Iterator[TaskResults]:
     walk = Walk()
-    units = list(output_replicas.replica_units(walk, project, run))
+    units = list(offered_files.replica_units(walk, project, run))
     units += _newest_checkpoint(paths.replica_dir(project, run))
     if units or walk.incomplete:
         listed = [unit.to_message() for unit in units]

@@ -12,17 +12,18 @@ from functools import partial
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.record import replace
 from .. import paths
-from ..machine import leases, lock, logind, nvidia, ports
+from ..machine import leases, lock, logind, nvidia
+from ..queue import resources
 from ..refusal import Refusal
-from . import run_record, start_checks, work_directory
+from ..releases import work_directory
+from . import run_record, start_checks
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional
+    from typing import Iterator, List, Optional
 
     from ...shared.protocol.runs import RunRecord
     from ...shared.records import Launch
 
-LEASE_WAIT_S = 5.0
 PRIVATE = 0o600  # a launch has secrets
 
 
@@ -37,7 +38,10 @@ def start(launches: List[Launch], record: Optional[RunRecord] = None) -> None:
     gpus = nvidia.gpu_resources() if any(launch.gpus for launch in launches) else {}
     for launch in launches:
         start_checks.check(launch, gpus)
-    task_leases = _acquire_leases(launches, gpus)
+    if launches[0].submitted:
+        launches, task_leases = resources.enter_queue(launches, gpus)
+    else:
+        launches, task_leases = resources.acquire(launches, gpus)
     started: List[Launch] = []
     try:
         for launch in launches:
@@ -85,43 +89,6 @@ def _in_environment(launch: Launch) -> Launch:
     inherited = launch.env.get("PATH") or os.environ.get("PATH") or os.defpath
     path = os.pathsep.join([os.path.join(folder, "bin"), inherited])
     return replace(launch, env={**launch.env, "PATH": path, "VIRTUAL_ENV": folder})
-
-
-def _acquire_leases(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, List[int]]:
-    """Acquire the leases of every task, or none; return their descriptors by task.
-
-    Checks the ports and GPUs afterwards, when no other tfdeploy run can take them any more.
-    """
-    wanted = {launch.task: _resources(launch, gpus) for launch in launches}
-    descriptors = _acquire([resource for names in wanted.values() for resource in names])
-    try:
-        for launch in launches:
-            for port in launch.leased_ports:
-                ports.require_free(port, launch.task)
-        nvidia.require_free({gpu: gpus[gpu] for launch in launches for gpu in launch.gpus})
-    except Refusal:
-        leases.release(descriptors)
-        raise
-    remaining = iter(descriptors)
-    return {task: [next(remaining) for _ in names] for task, names in wanted.items()}
-
-
-def _resources(launch: Launch, gpus: Dict[int, str]) -> List[str]:
-    ports = ["port/{}".format(port) for port in launch.leased_ports]
-    return [*ports, *(gpus[gpu] for gpu in launch.gpus)]
-
-
-def _acquire(resources: List[str]) -> List[int]:
-    """Acquire the leases; wait a moment for another start that is about to pass them to its
-    supervisors, because until then their run is unknown."""
-    deadline = time.monotonic() + LEASE_WAIT_S
-    while True:
-        try:
-            return leases.acquire(resources)
-        except leases.ResourceTaken as taken:
-            if taken.holder.run or time.monotonic() > deadline:
-                raise leases.taken_refusal(taken.resource, taken.holder) from None
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -178,10 +145,11 @@ def _start_supervisor(task_dir: str, descriptors: List[int]) -> None:
     log = os.path.join(task_dir, "supervisor.log")
     scope = logind.scope_command()
     if not scope:
-        from ..supervision import detach, supervisor
+        from ..supervision import detach
+        from .supervise import supervise
 
-        supervise = partial(supervisor.supervise, task_dir, *descriptors)
-        detach.run_detached(supervise, "tfdeploy supervise {}".format(task_dir), log, descriptors)
+        main = partial(supervise, task_dir, *descriptors)
+        detach.run_detached(main, "tfdeploy supervise {}".format(task_dir), log, descriptors)
         return
     words = ["supervise", task_dir, *map(str, descriptors)]
     with open(log, "ab") as output:

@@ -8,7 +8,6 @@ import sys
 
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.reports import Started
-from ...shared.protocol.shared_parts import put_back
 from ..machine import nvidia
 from ..refusal import Refusal
 from . import run_record, start, start_lease
@@ -18,19 +17,14 @@ if TYPE_CHECKING:
 
     from ...shared.protocol.reports import RunEvent
     from ...shared.protocol.runs import RunRecord
-    from ...shared.protocol.shared_parts import SharedParts
     from ...shared.records import Launch
 
 
 def start_and_follow(
-    launches: List[Launch],
-    record: Optional[RunRecord] = None,
-    shared: Optional[SharedParts] = None,
+    launches: List[Launch], record: Optional[RunRecord] = None
 ) -> Iterator[RunEvent]:
     """Start the tasks, as `start_once` does; then yield changes of their states until all of them
-    have ended, or until the caller sends its next request. The launches lack what is `shared`."""
-    if shared is not None:
-        launches = [put_back(launch, shared) for launch in launches]
+    have ended, or until the caller sends its next request."""
     start_once(launches, record)
     project, run = launches[0].project, launches[0].run
     other_folder = run_record.other_folder(project, run, record) if record else ""

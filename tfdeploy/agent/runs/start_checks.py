@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 
 from ...shared import TYPE_CHECKING
-from ...shared.records import OPEN, is_url
+from ...shared.records import OPEN, gpu_need, is_url
 from .. import paths
 from ..environments import marker
-from ..machine import lock
-from ..machine.guard import preload
+from ..machine import guard, lock
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
@@ -72,8 +71,8 @@ def guard_refusal(network: str) -> Optional[Refusal]:
     if network == OPEN:
         return None
     try:
-        preload.prepare()
-    except preload.NotLoadable as error:
+        guard.prepare()
+    except guard.NotLoadable as error:
         return Refusal(
             "the ports of its tasks cannot be guarded: {}".format(error),
             'network = "open" in hosts.toml lets everybody who reaches the hosts connect to the '
@@ -102,8 +101,9 @@ def _check_release(folder: str, what: str) -> None:
 
 
 def _check_gpus(launch: Launch, gpus: Dict[int, str]) -> None:
-    missing = [gpu for gpu in launch.gpus if gpu not in gpus]
-    if missing:
+    need = gpu_need([launch])
+    missing = [gpu for gpu in need.gpus if gpu not in gpus]
+    if len(need.gpus) - len(missing) < need.count:
         count = {0: "no GPU", 1: "1 GPU"}.get(len(gpus), "{} GPUs".format(len(gpus)))
         raise Refusal(
             "{} needs GPU {}, but nvidia-smi lists {}".format(launch.task, missing[0], count),

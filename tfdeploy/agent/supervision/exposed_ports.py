@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 
 from ...shared import TYPE_CHECKING
-from ..machine import listeners, process
-from ..machine.guard import preload
+from ..machine import guard, listeners, process
 
 if TYPE_CHECKING:
     from typing import Dict, List, Set
@@ -52,7 +51,7 @@ class ExposedPorts:
 def _exposed(found: ListeningSocket, opened: Dict[int, Set[str]], hidden: List[int]) -> str:
     """Return which process exposes a socket, "" if none of the task does."""
     for pid in (pid for pid, inodes in opened.items() if found.inode in inodes):
-        is_guarded = found.protocol == "tcp" and preload.is_loaded(pid)
+        is_guarded = found.protocol == "tcp" and guard.is_loaded(pid)
         if not is_guarded and process.read(pid, "cmdline"):  # without one, it is ending
             return "{} port {} of {}".format(found.protocol, found.port, process.name(pid))
     for pid in hidden:

@@ -14,7 +14,10 @@ import termios
 import threading
 import time
 
-from ..reports.logs.log_times import LogTimes
+from ...shared import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import BinaryIO, Optional
 
 CHUNK = 1 << 16
 TAIL = 1 << 15
@@ -41,9 +44,10 @@ class TaskLog:
         self.tail = b""
         self._max_file_bytes = max(CHUNK, limit_bytes // 2)
         self._lost_bytes = 0
+        self._copy: Optional[BinaryIO] = None
+        self._copied_bytes = 0
         self._is_busy = False
         self._file = _open(path)
-        self._times = LogTimes(path)
         self._reserve = reserve
         self._create_reserve()
         self._source, self.descriptor = os.pipe()
@@ -56,6 +60,17 @@ class TaskLog:
         # In this order: if the pipe is empty, its content may still be with the busy pump.
         while (_unread_bytes(self._source) or self._is_busy) and time.monotonic() < deadline:
             time.sleep(0.005)
+
+    def copy_to(self, path: str) -> None:
+        """Append what follows to another file, too, up to the size of the log; "" ends that. A full
+        disk costs lines. Raises OSError."""
+        self.flush()
+        copy, self._copy = self._copy, None
+        if copy:
+            copy.close()
+        if path:
+            self._copied_bytes = 0
+            self._copy = os.fdopen(_open(path), "ab", buffering=0)
 
     def close(self) -> None:
         self.flush()
@@ -70,7 +85,9 @@ class TaskLog:
             self.tail = (self.tail + chunk)[-TAIL:]
             try:
                 self._append(chunk)
-            except OSError:
+                if self._copy and self._copied_bytes < self._max_file_bytes:
+                    self._copied_bytes += self._copy.write(chunk) or 0
+            except (OSError, ValueError):  # the copy may just have been closed
                 pass  # a failing disk costs lines; an unread pipe would stop the task
             self._is_busy = False
             is_small = self._collects and len(chunk) < COLLECT_BYTES
@@ -78,9 +95,7 @@ class TaskLog:
                 time.sleep(COLLECT_S)
 
     def _append(self, chunk: bytes) -> None:
-        info = os.fstat(self._file)
-        self._times.add(info.st_ino, info.st_size)
-        excess = info.st_size + len(chunk) - self._max_file_bytes
+        excess = os.fstat(self._file).st_size + len(chunk) - self._max_file_bytes
         # A file ends with a complete line, unless that line is longer than CHUNK.
         if excess > CHUNK or (excess > 0 and b"\n" in chunk):
             head, newline, chunk = chunk.partition(b"\n")
@@ -111,8 +126,6 @@ class TaskLog:
             os.replace(new_path, self.path)
         except OSError:
             return
-        self._times.keep_only(os.fstat(self._file).st_ino)
-        self._times.add(os.fstat(file).st_ino, 0)
         os.close(self._file)
         self._file = file
 

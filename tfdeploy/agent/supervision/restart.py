@@ -19,6 +19,12 @@ TRACEBACK = b"Traceback (most recent call last):"
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 IGNORED = b"Exception ignored "  # source: Python/errors.c, _PyErr_WriteUnraisableMsg
 MAX_EXCEPTION = 200
+# Source: Python/pythonrun.c, print_exception_cause_and_context.
+CHAINED = (
+    b"The above exception was the direct cause of the following exception:",
+    b"During handling of the above exception, another exception occurred:",
+)
+LAUNCHERS_ERROR = "ChildFailedError"  # of torchrun, after the traceback of its child
 # TensorFlow ends the line of an exception with this, and names the cause below the node's own stack
 # (source: tensorflow/python/framework/error_interpolation.py).
 GRAPH_ERROR = "Graph execution error:"
@@ -34,7 +40,7 @@ class Attempt(Record):
     `started_at` is in seconds of a monotonic clock. `ready` says whether the task ever answered on
     its port, or, without a port, lived for a while. `failure` is the traceback that ended it, or,
     without one, the description of its exit code; "" if it did not fail by itself, or if a restart
-    can help. `cause` is what TensorFlow prints below that traceback. `progress` is the count of
+    can help. `progress` is the count of
     run_progress.py at its end; None if unknown. `lost_peer` says that it lost its connection to
     another task, while a task of the run had failed permanently.
     """
@@ -42,7 +48,6 @@ class Attempt(Record):
     started_at: float
     ready: bool
     failure: str = ""
-    cause: str = ""
     progress: Optional[int] = None
     lost_peer: bool = False
 
@@ -52,9 +57,9 @@ class Exit(Record):
 
     `code` is negative for a signal. `stopped` means that it was stopped on request. `reason` says
     more than the code, for example that the task was FROZEN; `detail` ends the sentence that says
-    the code. `final` means that a restart cannot help. `error` is the one of PEER_ERRORS that ended
-    it, or "". `failed_task` is another task that has failed permanently, with its reason in
-    `why_failed`; "" if there is none.
+    the code, and `exception` is the one that ended it, if it is known. `final` means that a restart
+    cannot help. `error` is the one of PEER_ERRORS that ended it, or "". `failed_task` is another
+    task that has failed permanently, with its reason in `why_failed`; "" if there is none.
     """
 
     code: int
@@ -65,6 +70,7 @@ class Exit(Record):
     failed_task: str = ""
     why_failed: str = ""
     detail: str = ""
+    exception: str = ""
 
 
 class Decision(Record):
@@ -89,17 +95,20 @@ def decide(
         reason = "{}, {}".format(ended.reason, describe_exit(ended.code))
         return Decision(STOPPED, 0.0, reason)
     reason = ended.reason or describe_exit(ended.code) + ended.detail
+    exception = ": " + ended.exception if ended.exception else ""
     if ended.code == 0 and not ended.reason:
         return Decision(SUCCEEDED, 0.0, reason)
     refusal = _refusal(policy, history, ended, now)
     if refusal is not None:
-        cause = ended.failed_task if history[-1].lost_peer else ""
-        return Decision(FAILED, 0.0, reason + refusal, cause)
+        if history[-1].lost_peer:
+            return Decision(FAILED, 0.0, reason + refusal, ended.failed_task)
+        return Decision(FAILED, 0.0, reason + refusal + exception + _first_time(history))
     nth = _restarts_within(policy.window_s, history, now) + 1
     # Delays are for crash loops: a task that ran for longer than the longest of them is in none.
     ran_long = now - history[-1].started_at >= policy.max_delay_s
     delay_s = 0.0 if nth == 1 and ran_long else _delay_s(policy, nth, jitter)
-    return Decision(BACKOFF, delay_s, "{}; restart {} of {}".format(reason, nth, policy.attempts))
+    text = "{}{}; restart {} of {}".format(reason, exception, nth, policy.attempts)
+    return Decision(BACKOFF, delay_s, text)
 
 
 def not_started(program: str, error: OSError) -> Exit:
@@ -125,6 +134,21 @@ def last_traceback(output: bytes) -> str:
         if line and not line[0].isspace():
             break
     return "\n".join(frames)
+
+
+def exception(output: bytes) -> str:
+    """Return the last exception of a process's output, and the innermost one that it was raised
+    from, or while handling it; "" without a traceback."""
+    before, found, _ = output.rpartition(TRACEBACK)
+    last = last_traceback(output).rpartition("\n")[2]
+    if LAUNCHERS_ERROR in last:
+        return exception(before) or last
+    innermost = ""
+    while found and before.rstrip().endswith(CHAINED):
+        innermost = last_traceback(before).rpartition("\n")[2]
+        before, found, _ = before.rpartition(TRACEBACK)
+    text = " ".join(filter(None, (last, graph_error_cause(output))))[:MAX_EXCEPTION]
+    return "{}, from {}".format(text, innermost[:MAX_EXCEPTION]) if innermost else text
 
 
 def note_of_traceback(output: bytes) -> str:
@@ -175,10 +199,7 @@ def record_failure(
     lost_peer = bool(failed_task) and not failure and code not in SHELL_SIGNALS
     if not failure and not lost_peer:
         return [*history]
-    cause, progress = graph_error_cause(output), get_progress()
-    last = replace(
-        history[-1], failure=failure, cause=cause, progress=progress, lost_peer=lost_peer
-    )
+    last = replace(history[-1], failure=failure, progress=get_progress(), lost_peer=lost_peer)
     return [*history[:-1], last]
 
 
@@ -210,10 +231,7 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
             return ", twice after a lost connection and with no progress in between; " + root
         if failure == describe_exit(ended.code):
             return ", twice with no progress in between"
-        exception = " ".join(filter(None, (failure.rpartition("\n")[2], history[-1].cause)))
-        return ", twice with the same traceback and no progress in between: {}".format(
-            exception[:MAX_EXCEPTION]
-        )
+        return ", twice with the same traceback and no progress in between"
     if policy.attempts == 0:
         return ""
     if _restarts_within(policy.window_s, history, now) >= policy.attempts:
@@ -221,6 +239,15 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
             policy.attempts, policy.window_s
         )
     return None
+
+
+def _first_time(history: Sequence[Attempt]) -> str:
+    """Return, as the end of a sentence, the exception of the first failure if the last one is
+    another: what the first attempt left behind may fail each restart."""
+    first = next((attempt.failure for attempt in history if attempt.failure), "")
+    if "\n" not in first or first == history[-1].failure:
+        return ""
+    return "; the first time: {}".format(first.rpartition("\n")[2][:MAX_EXCEPTION])
 
 
 def _repeats(history: Sequence[Attempt]) -> bool:

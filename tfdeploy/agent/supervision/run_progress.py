@@ -12,7 +12,7 @@ import os
 import threading
 from itertools import islice
 
-from ...shared import TYPE_CHECKING, hashing, state_file
+from ...shared import TYPE_CHECKING, filesystem, state_file
 from ...shared.event_records import EVENTS
 from ...shared.units import MAX_ENTRIES
 from .. import paths
@@ -93,7 +93,7 @@ def _member_checksums(path: str) -> FileVersion:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
     except zipfile.BadZipFile:
-        return (hashing.sha256(path),)
+        return (filesystem.sha256(path),)
     return tuple((each.filename, each.CRC) for each in members if each.filename != TIME_OF_SAVE)
 
 
@@ -101,4 +101,4 @@ def _content(entry: os.DirEntry[str]) -> FileVersion:
     info = entry.stat()
     if info.st_size > MAX_READ_BYTES:
         return (info.st_size, info.st_mtime_ns)
-    return (hashing.sha256(entry.path),)
+    return (filesystem.sha256(entry.path),)

@@ -22,7 +22,8 @@ import zlib
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.message import Invalid, Message, parse
 from ...shared.protocol.record import field
-from ..machine.guard.peers import as_source
+from ...shared.trials import TrialOrder, TrialRecord  # noqa: TC001 - `parse` looks them up
+from ..machine.peers import as_source
 from ..machine.sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:
@@ -169,6 +170,9 @@ class Question(Message):
     backup: bool = False
     file: str = ""
     offset: int = 0
+    trial: Optional[TrialRecord] = None
+    trials: List[TrialRecord] = field(default_factory=list)
+    holds: bool = False
 
 
 class End(Message):
@@ -203,6 +207,9 @@ class Answer(Message):
     sources: List[str] = field(default_factory=list)
     advance: int = 0
     backup: Optional[Offer] = None
+    trial: Optional[TrialOrder] = None
+    turn: str = ""
+    priority: int = 0
 
 
 def read(kind: Type[T], body: Any) -> T:

@@ -10,8 +10,7 @@ import subprocess
 from ...shared import TYPE_CHECKING
 from ...shared.records import OPEN, STRICT
 from .. import paths
-from ..machine import process
-from ..machine.guard import preload, source_ports
+from ..machine import guard, process
 
 if TYPE_CHECKING:
     from typing import Callable, Dict
@@ -29,8 +28,11 @@ NEEDS_INSIDE = (
 )
 
 
-def spawn(launch: Launch, task_dir: str, mark: str, output: int) -> subprocess.Popen:  # type: ignore[type-arg]
-    """Start the task's process in its own session, with `output` as stdout and stderr.
+def spawn(
+    launch: Launch, task_dir: str, mark: str, output: int, directory: str = ""
+) -> subprocess.Popen:  # type: ignore[type-arg]
+    """Start the task's process in its own session, with `output` as stdout and stderr, in its work
+    directory or another one.
 
     Raises OSError if the program cannot be run.
     """
@@ -38,7 +40,7 @@ def spawn(launch: Launch, task_dir: str, mark: str, output: int) -> subprocess.P
     env.update(_preloaded_if_possible(launch, env, task_dir))
     return subprocess.Popen(
         launch.argv,
-        cwd=paths.work(task_dir),
+        cwd=directory or paths.work(task_dir),
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=output,
@@ -93,10 +95,10 @@ def _preloaded_if_possible(launch: Launch, env: Dict[str, str], task_dir: str) -
     A guarded task is then ended before it is READY; `start` has refused it before that.
     """
     try:
-        variables = preloaded(launch, env, preload.prepare(), task_dir)
-    except preload.NotLoadable:
+        variables = preloaded(launch, env, guard.prepare(), task_dir)
+    except guard.NotLoadable:
         return {}
-    ports = source_ports.read(task_dir) if launch.network == STRICT else None
+    ports = guard.read_ports(task_dir) if launch.network == STRICT else None
     return {**variables, SOURCE_PORTS: "{} {}".format(*ports)} if ports else variables
 
 

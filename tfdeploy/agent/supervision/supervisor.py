@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
+import math
 import os
 import signal
 import sys
 import threading
 import time
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import TYPE_CHECKING, filesystem, records
 from ...shared.filesystem import NO_SPACE
 from ...shared.outcome import describe_exit
 from ...shared.protocol.record import replace
-from ...shared.records import BACKOFF, FAILED, STRICT, Launch, TaskState
+from ...shared.records import BACKOFF, FAILED, QUEUED, STARTING, STRICT, Launch, TaskState
 from .. import own_folders, paths
-from ..machine import leases, lock, process
-from ..machine.guard import source_ports
-from ..machine.guard.peers import PeerList
+from ..machine import guard, leases, process
+from ..machine.peers import PeerList
 from ..reports.history import History
-from . import detach, membership, restart, shortage
+from . import membership, restart, shortage
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
@@ -30,63 +29,16 @@ if TYPE_CHECKING:
     from typing import Any, Callable, List, Optional, Tuple
 
     from .termination import Order
+    from .turn import Turn
 
-PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
-
-
-def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
-    """Supervise the task of `task_dir` until it has ended.
-
-    `inherited` are the descriptors of the task's lock and leases, which the parent process has
-    acquired. A line is written to the descriptor `ready_pipe` when the supervisor has adopted them.
-    """
-    launch = records.load(Launch, paths.launch(task_dir))
-    _record_gpus(launch, task_dir)  # first: that process is none of the task's
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    # Processes that the task leaves behind become children of the supervisor instead of init's, so
-    # that all of them can be found.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    lock.adopt(inherited[0])
-    leases.adopt(inherited[1:])
-    supervisor = Supervisor(launch, task_dir, list(inherited[1:]))
-    os.write(ready_pipe, b"ours\n")
-    os.close(ready_pipe)
-    try:
-        supervisor.run()
-    except Exception as error:
-        _print_to_log(error)
-        process.end_all(supervisor.mark, None, 0.0, os.getpid())
-        supervisor.write(FAILED, reason="its supervisor failed, see supervisor.log")
-        supervisor.leave()
-    # The lock, inherited[0], stays held until this process is gone: `stop` waits for that.
-
-
-def _record_gpus(launch: Launch, task_dir: str) -> None:
-    """Start the process that keeps the use of the task's GPUs. It ends when this one has ended."""
-    if not launch.gpus:
-        return
-    from ..reports import gpu_history  # most supervisors never need it
-
-    path = paths.gpu_history(launch.project, launch.run, launch.task)
-    # This process keeps the other end open as long as it lives, and passes it to no program.
-    ended, _ = os.pipe()
-    title = "tfdeploy gpu-history {}".format(task_dir)
-    log = os.path.join(task_dir, "supervisor.log")
-    try:
-        detach.run_detached(
-            lambda: gpu_history.record(path, launch.gpus, ended), title, log, [ended]
-        )
-    except OSError as error:  # training continues without
-        _print_to_log(error)
-    finally:
-        os.close(ended)
+PACE_EVERY_S = 30.0
 
 
 class Supervisor:
     """Runs the attempts of one task. `state` is what state.json contains; `attempts` all of them.
 
-    `lease_descriptors` are those of the task's port, for a chief also its heartbeat port, and the
-    task's GPUs, in this order.
+    `lease_descriptors` are those of a chief's heartbeat port, the task's port and its GPUs, in this
+    order; a queued task gets those that it waits for when its turn has come.
     """
 
     def __init__(self, launch: Launch, task_dir: str, lease_descriptors: List[int]) -> None:
@@ -95,16 +47,22 @@ class Supervisor:
         self.mark = process.mark(launch.project, launch.run, launch.task)
         self.attempts: List[Attempt] = []
         self._history = History(paths.history(launch.project, launch.run, launch.task))
-        self.state = TaskState(records.STARTING, time.time(), boot=paths.boot_id())
+        first = QUEUED if launch.submitted else STARTING
+        self.state = TaskState(first, time.time(), boot=paths.boot_id())
         self._leases = lease_descriptors
         self._oom_kills = 0  # of the machine, at the start of the last attempt
         self._order: Optional[Order] = None  # the last one that ended the task
         log = paths.log(launch.project, launch.run, launch.task)
         self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
-        ports = source_ports.hold(task_dir) if launch.network == STRICT else None
+        ports = guard.hold_ports(task_dir) if launch.network == STRICT else None
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
-        self.write(records.STARTING)
+        self._turn: Optional[Turn] = None
+        if launch.submitted:
+            from .turn import Turn  # most runs are not queued
+
+            self._turn = Turn(launch, task_dir, self.membership)
+        self.write(first)
 
     def run(self) -> None:
         """Run one attempt after another until the last one, then leave the run."""
@@ -124,6 +82,17 @@ class Supervisor:
                 break
         self.leave()
 
+    def record_pace(self) -> None:
+        """Start the thread that keeps how fast the task trains."""
+
+        def record() -> None:
+            time.sleep(PACE_EVERY_S)
+            from ..reports import pace  # a short task never needs it
+
+            pace.record(self.launch, self.task_dir, lambda: self.state.pid, PACE_EVERY_S)
+
+        threading.Thread(target=record, daemon=True).start()
+
     def write(self, state: str, **changes: Any) -> None:
         """Write the state to disk and report it to the run."""
         changed = replace(self.state, state=state, since=time.time(), **changes)
@@ -136,7 +105,7 @@ class Supervisor:
         try:
             records.write(paths.state(self.task_dir), records.to_json(self.state))
         except OSError as error:  # training continues even if the disk fails
-            _print_to_log(error)
+            print_to_log(error)
 
     def _run_attempt(self) -> Tuple[Exit, str]:
         """Run the process once. Return how it ended, and the other task that is the root cause."""
@@ -152,7 +121,7 @@ class Supervisor:
         except OSError as error:
             return restart.not_started(self.launch.argv[0], error), ""
         # Without a port the task is READY at once, though it has not proved yet that it works.
-        state = records.READY if self.launch.health_port is None else records.RUNNING
+        state = records.READY if self.launch.is_ready_at_once else records.RUNNING
         self.write(state, pid=child.pid, restarts=len(self.attempts) - 1, exposed="")
         order = self._order = self._watch(child)
         if order is None:
@@ -166,10 +135,10 @@ class Supervisor:
         return outcome, order.cause
 
     def _watch(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]
-        def on_ready() -> None:
+        def on_ready(reason: str) -> None:
             self.attempts = restart.record_ready(self.attempts)
             if self.state.state != records.READY:
-                self.write(records.READY)
+                self.write(records.READY, reason=reason or self.state.reason)
 
         def on_exposed(ports: str) -> None:
             self._store(replace(self.state, exposed=ports))
@@ -207,8 +176,14 @@ class Supervisor:
             return Exit(code, final=is_final, detail=self._memory_detail(code))
         tail, count = self.log.tail, self.membership.progress_count
         self.attempts = restart.record_failure(self.attempts, code, tail, count, failed)
-        error = restart.peer_error(tail)
-        return Exit(code, final=is_final, error=error, failed_task=failed, why_failed=why)
+        return Exit(
+            code, final=is_final, error=restart.peer_error(tail), failed_task=failed,
+            why_failed=why, exception=self._exception(code),
+        )  # fmt: skip
+
+    def _exception(self, code: int) -> str:
+        """Return the exception after which Python has exited with 1."""
+        return restart.exception(self.log.tail) if code == 1 else ""
 
     def _memory_detail(self, code: int) -> str:
         """Return what else is known about a death by SIGKILL, as the end of a sentence."""
@@ -220,8 +195,9 @@ class Supervisor:
         """Return why a restart would not help after this exit code; "" if it might."""
         if survivors:
             return "; processes {} could not be killed".format(survivors)
-        if self.launch.health_port is None and not any(attempt.ready for attempt in self.attempts):
-            return " less than {:g} s after its start".format(SETTLED_S)
+        if self.launch.is_ready_at_once and not any(attempt.ready for attempt in self.attempts):
+            start = " less than {:g} s after its start".format(SETTLED_S)
+            return ": ".join(filter(None, (start, self._exception(code))))
         if code > 0 and any(words.encode() in self.log.tail for words in NO_SPACE):
             return (
                 ": the disk is full; tfdeploy runs shows what uses it, tfdeploy prune frees space"
@@ -234,6 +210,28 @@ class Supervisor:
     def _decide(self, outcome: Exit) -> Decision:
         now, jitter = time.monotonic(), os.urandom(1)[0] / 255
         return restart.decide(self.launch.policy, self.attempts, outcome, now, jitter)
+
+    def wait_for_turn(self) -> bool:
+        """Wait in the queue, if the run was queued. Return False if an order has ended that."""
+        if not self._turn:
+            return True
+        has_come = self._wait(self._turn.left_s, math.inf)
+        self._turn.leave_queue()
+        self._leases += self._turn.leases
+        if has_come:
+            self.launch = self._turn.launch
+            self.membership.begin()
+            self._store_launch()
+            self.write(STARTING)
+        return has_come
+
+    def _store_launch(self) -> None:
+        """Store the launch with its GPUs, which may have been chosen just now."""
+        try:
+            path = paths.launch(self.task_dir)
+            records.write(path, records.to_json(self.launch), filesystem.PRIVATE)
+        except OSError as error:  # as in _store
+            print_to_log(error)
 
     def _wait_for_restart(self, delay_s: float) -> bool:
         """Wait for the next attempt; return False if an order has cancelled it."""
@@ -248,12 +246,18 @@ class Supervisor:
             return True
         fetching = threading.Thread(target=fetch, daemon=True)
         fetching.start()
-        return self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
+        if not self.attempts:
+            self.write(records.STARTING, reason=records.GETS_CHECKPOINTS)
+        goes_on = self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
+        if goes_on and not self.attempts:
+            self.write(records.STARTING, reason="")
+        return goes_on
 
-    def _wait(self, left_s: Callable[[], float]) -> bool:
+    def _wait(self, left_s: Callable[[], float], tick_s: float = TICK_S) -> bool:
         """Wait until no time is left; return False if an order has cancelled the next attempt."""
+        left = left_s()
         while True:  # at least once: an order may have arrived while the last attempt ended
-            caught = signal.sigtimedwait(SIGNALS, min(TICK_S, max(0.0, left_s())))
+            caught = signal.sigtimedwait(SIGNALS, min(tick_s, max(0.0, left)))
             order = self._order = (
                 order_of_signal(caught) or self._run_order() or self.membership.end_order()
             )
@@ -262,7 +266,8 @@ class Supervisor:
                     order.state, reason=order.reason, cause=order.cause, planned=order.planned
                 )
                 return False
-            if left_s() <= 0:
+            left = left_s()
+            if left <= 0:
                 return True
 
     def leave(self) -> None:
@@ -271,8 +276,7 @@ class Supervisor:
         The chief keeps the lease of its heartbeat port until it has reported the end of the run. A
         task that was stopped alone leaves at once: the command that stopped it handles the others.
         """
-        count = len(self.launch.leased_ports)
-        heartbeat_lease = self._leases[count - 1 : count] if self.launch.is_chief else []
+        heartbeat_lease = self._leases[:1] if self.launch.is_chief else []
         leases.release([lease for lease in self._leases if lease not in heartbeat_lease])
         self.log.close()
         if self._order is not STOP:
@@ -283,6 +287,6 @@ class Supervisor:
         leases.release(heartbeat_lease)
 
 
-def _print_to_log(error: BaseException) -> None:
+def print_to_log(error: BaseException) -> None:
     """Print to supervisor.log. (Importing the module traceback would cost every start 2 ms.)"""
     sys.excepthook(type(error), error, error.__traceback__)

@@ -6,10 +6,9 @@ import os
 import signal
 import time
 
-from ...shared import TYPE_CHECKING, health
+from ...shared import TYPE_CHECKING, records
 from ...shared.records import BACKOFF, FAILED, OPEN, STRICT
-from ..machine import grpc_health, process
-from ..machine.guard import preload
+from ..machine import grpc_health, guard, process
 from .exposed_ports import ExposedPorts
 from .termination import Order
 
@@ -47,6 +46,7 @@ READY_MARGIN_S = 15.0
 EXPOSED_CHECK_EVERY_S = 30.0
 # A task without a port counts as READY for good when it has lived this long.
 SETTLED_S = 10.0
+NOT_MET = "it has not met {} at its port within {:g} s"
 EXPOSED = 'the guard does not cover {}; network = "guarded" in hosts.toml would only report it'
 UNGUARDED = (
     "everybody could connect to its port: the guard is not loaded in {}; remove what changes "
@@ -58,8 +58,9 @@ class AttemptWatch:
     """Waits for the end of one attempt, or for a reason to end it.
 
     `get_order` is called at every tick and returns the run's order for the task, if any. `on_ready`
-    is called when the task has answered on its port with its own name, or, without a port, has
-    lived for SETTLED_S seconds. `on_exposed` gets what the guard does not cover, when it changes.
+    is called when the task has answered on its port with its own name, has met the others, or,
+    without a port, has lived for SETTLED_S seconds; it gets what is wrong, "" if nothing is.
+    `on_exposed` gets what the guard does not cover, when it changes.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class AttemptWatch:
         mark: str,
         log: TaskLog,
         get_order: Callable[[], Optional[Order]],
-        on_ready: Callable[[], None],
+        on_ready: Callable[[str], None],
         on_exposed: Callable[[str], None],
     ) -> None:
         self.child = child
@@ -116,42 +117,70 @@ class AttemptWatch:
     def _check_port(self) -> Optional[Order]:
         now = time.monotonic()
         if self.launch.health_port is None:
-            if not self._is_ready and now > self._started_at + SETTLED_S:
-                self._set_ready()
-            return None
+            return None if self._is_ready else self._check_without_health_port(now)
         if self._is_ready and now < self._probed_at + PROBE_EVERY_S:
             return None
         gap_s, self._probed_at = now - self._probed_at, now
         verdict = grpc_health.task_health(self.launch, PROBE_TIMEOUT_S)
         if not self._is_ready:
             return self._check_first_ready(verdict, now)
-        if verdict != health.FROZEN or gap_s > PROBE_EVERY_S * STOOD_STILL:
+        if verdict != records.FROZEN or gap_s > PROBE_EVERY_S * STOOD_STILL:
             self._frozen_since = []
         else:
             self._frozen_since.append(now)
         return self._frozen_order()
 
+    def _check_without_health_port(self, now: float) -> Optional[Order]:
+        """A program need not meet the others at the chief's port: it is not ended for that."""
+        age_s, limit_s = now - self._started_at, self.launch.ready_timeout_s
+        if self.launch.master_port is None:
+            if age_s > SETTLED_S:
+                self._set_ready()
+            return None
+        holder = self._rendezvous_holder(self.launch.master_port)
+        if holder is not None:
+            return self._admit(holder)
+        if age_s > limit_s:
+            self._set_ready(NOT_MET.format(self.launch.heartbeat.chief, limit_s))
+        return None
+
+    def _rendezvous_holder(self, port: int) -> Optional[int]:
+        """Return the task's process that listens on the chief's port or has a connection to it."""
+        from ..machine import listeners  # other tasks do not need it
+
+        if self.launch.is_chief:
+            inodes = {inode for _, inode in listeners.of_port(port)}
+        else:
+            inodes = listeners.connected_to(port)
+        processes = process.task_processes(self.mark, self.child.pid) if inodes else []
+        return next((pid for pid in processes if inodes & process.socket_inodes(pid)), None)
+
     def _check_first_ready(self, verdict: str, now: float) -> Optional[Order]:
         port = self.launch.health_port
         holder = None
-        if verdict == health.READY and port is not None:
+        if verdict == records.READY and port is not None:
             # It may have to read all of /proc, so only of a port that answers.
             holder = process.port_holder(port, likely=self.child.pid)
         if holder is not None and self._is_own(holder):
-            if self.launch.network != OPEN and not preload.is_loaded(holder):
-                if not process.read(holder, "cmdline"):
-                    return None  # it is ending, and has no memory any more
-                return Order(UNGUARDED.format(process.describe(holder)), FAILED)
-            self._set_ready()
-        elif now - self._started_at > self.launch.ready_timeout_s + READY_MARGIN_S:
+            return self._admit(holder)
+        if now - self._started_at > self.launch.ready_timeout_s + READY_MARGIN_S:
             return Order("not READY within {:g} s".format(self.launch.ready_timeout_s), BACKOFF)
         return None
 
-    def _set_ready(self) -> None:
+    def _admit(self, holder: int) -> Optional[Order]:
+        """Call the task READY, unless everybody could connect to this process of it."""
+        if self.launch.network != OPEN and not guard.is_loaded(holder):
+            if not process.read(holder, "cmdline"):
+                return None  # it is ending, and has no memory any more
+            return Order(UNGUARDED.format(process.describe(holder)), FAILED)
+        self._set_ready()
+        return None
+
+    def _set_ready(self, reason: str = "") -> None:
         self._is_ready = True
         # A task that has loaded for longer than stall_timeout_s has not stalled.
         self._events_changed_at = self._stall_checked_at = time.monotonic()
-        self._on_ready()
+        self._on_ready(reason)
 
     def _is_own(self, holder: int) -> bool:
         """Return whether the process that listens on the port belongs to this task.

@@ -41,7 +41,8 @@ def position_of(report: TaskReport) -> Position | None:
     """Return how far a task says that the training is; None if it does not say.
 
     Keras prints its totals, so they come before the steps of event files, which come late. A batch
-    of Keras is a step.
+    of Keras is a step. What a program counts within epochs without a total may be examples, so it
+    is only a part of the epoch.
     """
     said = report.log_progress
     if said and said.epoch is not None and said.epochs:
@@ -50,6 +51,9 @@ def position_of(report: TaskReport) -> Position | None:
         return Position("step", report.step)
     if said and said.step is not None:
         return Position("step", said.step)
+    if said and said.epoch is not None and said.epochs is None:
+        part = (said.batch or 0) / said.batches if said.batches else 0
+        return Position("epoch", said.epoch + part)
     if said and said.batch is not None:
         return Position("step", said.batch, said.batches)
     return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.commands.preflight import program
 from tfdeploy.errors import AgentError
 from tfdeploy.shared.protocol.preflight import Survey, SurveyAnswer
-from tfdeploy.shared.records import is_url
+from tfdeploy.shared.records import GpuNeed, gpu_need, is_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,8 +33,8 @@ class HostFacts:
     `libraries` are versions by name, as far as they are known. `python` is the program that runs
     the tasks, that of their `environment` if they have one. `gpus` are the names of the GPUs that
     nvidia-smi lists, by index. `directory_id` identifies the host's directory. `ahead_s` is the
-    offset of its clock from the controller's. `problems` would make a start fail, `notes` may
-    matter; both are (message, hint).
+    offset of its clock from the controller's. `problems`, (message, hint), would make a
+    start fail; `gpu_problems` may.
     """
 
     host: str
@@ -46,12 +46,12 @@ class HostFacts:
     free_bytes: int
     ahead_s: float
     problems: tuple[tuple[str, str], ...]
-    notes: tuple[tuple[str, str], ...]
     libraries: Mapping[str, str] = field(default_factory=dict)
     unbuilt: bool = False
     python: str = ""
     environment: str = ""
     program: tuple[ProgramError, ...] = ()
+    gpu_problems: tuple[str, ...] = ()
 
     @property
     def python_name(self) -> str:
@@ -65,11 +65,11 @@ def launches_by_python(launches: Sequence[Launch], python: str) -> list[Launch]:
     return sorted(by_python, key=lambda launch: not launch.gpus)
 
 
-def needed_gpus(launches: Sequence[Launch], host: Host) -> list[int]:
-    """Return the GPUs that the host's tasks will use; all of a spare host, which may take any
-    task."""
-    used = (gpu for launch in launches for gpu in launch.gpus)
-    return list(host.gpus) if host.spare else list(used)
+def gpus_of(launches: Sequence[Launch], host: Host) -> GpuNeed:
+    """Return the GPUs that the host's tasks need; all of a spare host, which may take any task."""
+    if host.spare:
+        return GpuNeed(list(host.gpus), len(host.gpus), host.gpus_shared)
+    return gpu_need(launches)
 
 
 def ask_facts(agent: Agent, intent: Intent, launches: Sequence[Launch]) -> HostFacts:
@@ -85,7 +85,7 @@ def ask_facts(agent: Agent, intent: Intent, launches: Sequence[Launch]) -> HostF
         environment=environment,
         python=python,
         env=example.env if example else spare_env,
-        gpus=needed_gpus(launches, host),
+        need=gpus_of(launches, host),
         imports=list(inventory.training.imports),
         programs=_programs(launches),
         network=inventory.network,
@@ -120,10 +120,10 @@ def parse_facts(host: str, facts: SurveyAnswer, now: float) -> HostFacts:
         facts.free_bytes,
         facts.time - now,
         tuple(facts.hindrances),
-        tuple(facts.noted),
         _libraries(facts),
         facts.unbuilt,
         program=tuple(facts.program),
+        gpu_problems=tuple(facts.gpu_problems),
     )
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import HostError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count, shorten_names
+from tfdeploy.planning import frameworks
 from tfdeploy.shared.records import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdeploy.commands.plan import Intent
-    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.config.inventory import Host, Inventory, Training
     from tfdeploy.planning.plan import Plan
 
 
@@ -21,6 +22,7 @@ def plan_warnings(intent: Intent) -> list[TfdeployError]:
     """Return the warnings about an intent."""
     return [
         *_missing_chief(intent),
+        *_lonely_launchers(intent.inventory.training, intent.plan),
         *_unused_gpus(intent),
         *_open_ports(intent.inventory, intent.plan),
     ]
@@ -70,6 +72,18 @@ def _missing_chief(intent: Intent) -> Iterator[TfdeployError]:
         )
 
 
+def _lonely_launchers(training: Training, plan: Plan) -> Iterator[TfdeployError]:
+    """Warn if torchrun or accelerate is not told where the other workers are."""
+    words = [word for job in plan.cluster for word in training.command_and_args(job)[0]]
+    is_told = any("{chief_address}" in word or "config" in word for word in words)
+    for name in () if is_told or len(plan.placements) == 1 else frameworks.launchers(training):
+        yield TfdeployError(
+            f"{name} is not told of the other workers: each would train alone",
+            f'role = "torch" and a command without {name}, such as "python train.py", start one '
+            "process for each worker that knows the others",
+        )
+
+
 def _open_ports(inventory: Inventory, plan: Plan) -> Iterator[TfdeployError]:
     endpoints = [placement.endpoint for placement in plan.placements if placement.port]
     if inventory.network == OPEN and endpoints:
@@ -83,7 +97,7 @@ def _open_ports(inventory: Inventory, plan: Plan) -> Iterator[TfdeployError]:
 def _unused_gpus(intent: Intent) -> Iterator[HostError]:
     used: dict[str, set[int]] = {}
     for placement in intent.plan.placements:
-        used.setdefault(placement.host, set()).update(placement.gpus)
+        used.setdefault(placement.host, set()).update(placement.gpu_choice or placement.gpus)
     for host in intent.inventory.hosts:
         unused = [str(gpu) for gpu in host.gpus if gpu not in used.get(host.name, set())]
         if unused and not host.spare:

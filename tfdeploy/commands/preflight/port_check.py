@@ -13,7 +13,7 @@ from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning import frameworks
 from tfdeploy.shared.protocol.preflight import Address, ListenOnPorts, TryPorts
 from tfdeploy.shared.protocol.preflight import OpenPorts as Opened
-from tfdeploy.shared.records import PROCESS
+from tfdeploy.shared.records import PORT, RENDEZVOUS, SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +86,7 @@ def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenedPorts]) ->
         (str(p.task), p)
         for p in plan.reachability_targets(agent.host)
         # A start waits for no other ports.
-        if frameworks.ready(training, plan, p.task.job) != PROCESS
+        if _is_waited_for(p, plan, frameworks.ready(training, plan, p))
     ]
     if agent.host != plan.chief.host:
         needed.append((HEARTBEAT, plan.chief))
@@ -98,6 +98,10 @@ def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenedPorts]) ->
     if len(reasons) != len(targets):
         raise AgentError(agent.host, f"invalid answer: {len(reasons)} of {len(targets)} ports")
     return {target: reason for target, reason in zip(targets, reasons, strict=True) if reason}
+
+
+def _is_waited_for(placement: Placement, plan: Plan, ready: str) -> bool:
+    return ready in (SERVER, PORT) or (ready == RENDEZVOUS and placement == plan.chief)
 
 
 def _unreached(results: Mapping[str, dict[Target, str] | TfdeployError]) -> Iterator[TaskNotReady]:

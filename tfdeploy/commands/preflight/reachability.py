@@ -9,9 +9,16 @@ from tfdeploy.errors import TaskNotReady, raise_all
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.planning import frameworks, roles
-from tfdeploy.shared.health import FROZEN, NOT_GRPC, WRONG_TASK
 from tfdeploy.shared.protocol.preflight import Peer, Peers, PeersAsked
-from tfdeploy.shared.records import PORT, PROCESS, READY, SUCCEEDED
+from tfdeploy.shared.records import (
+    FROZEN,
+    NOT_GRPC,
+    PORT,
+    READY,
+    SERVER,
+    SUCCEEDED,
+    WRONG_TASK,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -31,17 +38,17 @@ def check_reachability(fleet: Fleet, run: Run, following: Following) -> None:
     TaskNotReady for each task that a host can't reach although its tasks depend on it.
 
     The host of each worker connects to the ps (without ps: to workers) at the addresses in the
-    cluster spec, and every host asks the chief's supervisor for the state of the run. A host that
-    can't would give up later.
+    cluster spec, unless the tasks have met at the chief's port; every host asks the chief's
+    supervisor for the state of the run. A host that can't would give up later.
     """
     plan, training = run.plan, run.inventory.training
-    ready = {p: frameworks.ready(training, plan, p.task.job) for p in plan.placements}
+    ready = {p: frameworks.ready(training, plan, p) for p in plan.placements}
 
     def request(host: str) -> Peers:
         peers = [
             Peer(str(p.task), str(roles.script_task(training, p.task)), p.address, p.port)
             for p in plan.reachability_targets(host)
-            if ready[p] != PROCESS and p.port is not None
+            if ready[p] in (SERVER, PORT) and p.port is not None
         ]
         return Peers(run.inventory.project, run.id, peers, TIMEOUT_S)
 

@@ -7,14 +7,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments import plots, scalars
+from tfdeploy.experiments import metrics, plots, scalars
+from tfdeploy.experiments.history import trained_pairs, with_gaps
+from tfdeploy.experiments.metrics import LOSS
 from tfdeploy.experiments.plots import Line, Panel
-from tfdeploy.experiments.run_report import gpus, over_time
+from tfdeploy.experiments.run_report import over_time
 from tfdeploy.experiments.run_report.over_time import TimePanel, TrainedRun
 from tfdeploy.experiments.scalars import SPEED, smooth_series, window_of
-from tfdeploy.experiments.training import metrics
-from tfdeploy.experiments.training.history import trained_pairs, with_gaps
-from tfdeploy.experiments.training.metrics import LOSS
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
@@ -48,7 +47,8 @@ def draw(runs: Sequence[TrainedRun], prefix: str) -> tuple[tuple[Chart, ...], tu
     labels = [run.label for run in runs]
     found = [TimePanel(name, _scalar_lines(runs, name), labels) for name in names[:MAX_CHARTS]]
     speed = TimePanel("steps/s", _speed_lines(runs), labels)
-    panels = [panel for panel in (*found[:1], speed, *gpus.panels(runs), *found[1:]) if panel.lines]
+    every = (*found[:1], speed, *over_time.gpu_panels(runs), *found[1:])
+    panels = [panel for panel in every if panel.lines]
     axis = over_time.of_all(panels)
     charts = tuple(_chart(panel, axis, f"{prefix}-{number}") for number, panel in enumerate(panels))
     more = tuple(escape_line(name) for name in names[MAX_CHARTS:])

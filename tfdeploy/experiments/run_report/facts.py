@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -10,48 +11,96 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
+from tfdeploy.commands.runs import RUNNING, run_result
 from tfdeploy.errors import RunError, TfdeployError
-from tfdeploy.experiments.run_report import gpus
+from tfdeploy.experiments import history, scalars
+from tfdeploy.experiments.history import Change, find_pauses
+from tfdeploy.experiments.run_report import over_time
 from tfdeploy.experiments.run_report.redact import Redactor
-from tfdeploy.experiments.training import course
-from tfdeploy.experiments.training.course import Course
+from tfdeploy.experiments.scalars import NO_LOSSES
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import plain_text
-from tfdeploy.shared import hashing, records
+from tfdeploy.shared import filesystem, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from tfdeploy.commands.status import RunStatus
+    from tfdeploy.experiments.history import Pause
     from tfdeploy.experiments.run_report.over_time import GpuSample
-    from tfdeploy.experiments.training.history import Change
+    from tfdeploy.experiments.scalars import LogLosses, Series
     from tfdeploy.run import Run
+    from tfdeploy.shared.records import TaskReport
 
+UNKNOWN = "unknown"
 MAX_ERRORS = 10
 FOLDERS = ("checkpoints", "outputs", "fetched")
 MAX_FILES = 200
 MAX_HASHED_BYTES = 8_000_000_000  # a file of this size takes some seconds
+MAX_LOG_BYTES = 32 << 20
 TAIL_BYTES = 1 << 16
 TAIL_LINES = 30
 MAX_LINE = 400
 
 
 @dataclass(frozen=True)
-class RunFacts(Course):
+class RunFacts:
     """What is known of one run.
 
-    `status` is None if the hosts were not asked. `logs` are by task, `gpus` by task with GPUs.
-    `previous` is the run before it. `missing` says what the report lacks and how to get it.
+    `status` is None if the hosts were not asked. `histories` and `logs` are by task, `gpus` by task
+    with GPUs; `known_until` is the time of the newest information about the tasks, in seconds since
+    the epoch. `previous` is the run before it. `missing` says what the report lacks and how to get
+    it.
     """
 
+    run: Run
     status: RunStatus | None
+    histories: Mapping[str, tuple[Change, ...]]
+    known_until: float
+    scalars: Mapping[str, Series]
+    log_losses: LogLosses
     results: Results
     logs: Mapping[str, tuple[str, ...]]
     gpus: Mapping[str, tuple[GpuSample, ...]]
     previous: Run | None
-    missing: tuple[str, ...]
     redact: Redactor
+
+    @property
+    def label(self) -> str:
+        return self.run.name or self.run.id
+
+    @property
+    def started_s(self) -> float:
+        return _started_s(self.run, self.histories)
+
+    @property
+    def duration_s(self) -> float:
+        """Return the seconds from its start to the last change of a state, without its pauses; NaN
+        if unknown."""
+        last = [changes[-1].at for changes in self.histories.values() if changes]
+        end = max(last, default=math.nan) if self.result != RUNNING else self.known_until
+        return end - self.started_s - sum(pause.end - pause.begin for pause in self.pauses)
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        return find_pauses(self.histories[str(self.run.plan.chief.task)])
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Return the last known state of each task."""
+        return {task: c[-1].state if c else UNKNOWN for task, c in self.histories.items()}
+
+    @property
+    def result(self) -> str:
+        """Return as `tfdeploy runs` does, or "unknown"."""
+        known = {task: state for task, state in self.states.items() if state != UNKNOWN}
+        chief = str(self.run.plan.chief.task)
+        return run_result(known, chief) if chief in known else UNKNOWN
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return (*_missing(self), *_missing_gpu_use(self))
 
 
 def gather(run: Run, status: RunStatus | None) -> RunFacts:
@@ -64,60 +113,72 @@ def gather(run: Run, status: RunStatus | None) -> RunFacts:
 
 
 def _gather(run: Run, status: RunStatus | None) -> RunFacts:
-    redactor, known = Redactor(run.inventory, os.environ), course.read(run, status)
-    logs, gpus = {}, _gpu_use(run, known.started_s)
+    redactor, now = Redactor(run.inventory, os.environ), time.time()
+    histories, logs_ = {}, {}
     for placement in run.plan.placements:
-        task = str(placement.task)
+        task, name = str(placement.task), placement.task.file_name
         report = status.report(task) if status else None
-        tail = log_tail(run, placement.task.file_name)
+        changes = history.read(run.folder / "logs" / f"{name}.history.jsonl")
+        histories[task] = _with_report(changes, report, now)
         live = [clean_line(line) for line in report.log] if report else []
-        logs[task] = tuple(redactor(line) for line in live or tail)
+        logs_[task] = tuple(redactor(line) for line in live or log_tail(run, name))
+    is_live = status and any(map(status.report, histories))
+    found = scalars.read_events(run.folder / "events")
+    log = run.folder / "logs" / f"{run.plan.chief.task.file_name}.log"
     return RunFacts(
-        **vars(known),
+        run=run,
         status=status,
+        histories=histories,
+        known_until=now if is_live else _collected_at(run),
+        scalars=found,
+        log_losses=NO_LOSSES if found else scalars.parse_losses(_read_end(log, MAX_LOG_BYTES)),
         results=results(run),
-        logs=logs,
-        gpus=gpus,
+        logs=logs_,
+        gpus=_gpu_use(run, _started_s(run, histories), now),
         previous=_previous(run),
-        missing=(
-            *_missing(run, status, known.histories, bool(known.scalars)),
-            *_missing_gpu_use(run, gpus),
-        ),
         redact=redactor,
     )
 
 
-def _gpu_use(run: Run, started_s: float) -> dict[str, tuple[GpuSample, ...]]:
-    folder, now = run.folder / "logs", time.time()
+def _started_s(run: Run, histories: Mapping[str, tuple[Change, ...]]) -> float:
+    """Return when the first task started, or else the time in the run's id: without a history only
+    the last state of a task is known."""
+    known = [changes[0] for changes in histories.values() if changes]
+    first = [change.at for change in known if change.state == records.STARTING]
+    return min(first, default=_time_of(run.id))
+
+
+def _gpu_use(run: Run, started_s: float, now: float) -> dict[str, tuple[GpuSample, ...]]:
+    folder = run.folder / "logs"
     tasks = [placement.task for placement in run.plan.placements if placement.gpus]
     return {
-        str(task): gpus.read(folder / f"{task.file_name}.gpus.jsonl", started_s, now)
+        str(task): over_time.read_gpus(folder / f"{task.file_name}.gpus.jsonl", started_s, now)
         for task in tasks
     }
 
 
 def _previous(run: Run) -> Run | None:
-    """Return the run before this one that was started from the same hosts file."""
-    base = run.folder.parent
+    """Return the last run before this one that was started from the same hosts file and, as far as
+    its history was collected, has succeeded; if none has, the run before."""
+    base, newest = run.folder.parent, None
     for run_id in reversed([each for each in runs.run_ids(base) if each < run.id]):
         with suppress(OSError, TfdeployError):
             found = runs.read_folder(base / run_id)
             if found.inventory.file.name == run.inventory.file.name and not found.of_sweep:
-                return found
-    return None
+                name = f"{found.plan.chief.task.file_name}.history.jsonl"
+                changes = history.read(found.folder / "logs" / name)
+                if changes and changes[-1].state == records.SUCCEEDED:
+                    return found
+                newest = newest or found
+    return newest
 
 
-def _missing(
-    run: Run,
-    status: RunStatus | None,
-    histories: Mapping[str, tuple[Change, ...]],
-    has_scalars: bool,
-) -> Iterator[str]:
-    collect = f"tfdeploy collect {run.flags}"
-    folder = run.folder
-    if not (folder / "logs").is_dir():
+def _missing(facts: RunFacts) -> Iterator[str]:
+    run, histories, status = facts.run, facts.histories, facts.status
+    if not (run.folder / "logs").is_dir():
+        collect = f"tfdeploy collect {run.flags}"
         yield f"Logs, events and histories were not collected yet: {collect}"
-    elif not has_scalars:
+    elif not facts.scalars:
         yield "No event files: the run wrote none, or they were not collected."
     without = [task for task, changes in histories.items() if not changes]
     if without:
@@ -135,11 +196,37 @@ def _missing(
         yield f"{len(errors) - MAX_ERRORS} more hosts gave no report."
 
 
-def _missing_gpu_use(run: Run, gpus: Mapping[str, tuple[GpuSample, ...]]) -> Iterator[str]:
-    without = [task for task, samples in gpus.items() if not samples]
-    if without and (run.folder / "logs").is_dir():
-        of_tasks = "" if len(without) == len(gpus) else f" of {', '.join(without)}"
+def _missing_gpu_use(facts: RunFacts) -> Iterator[str]:
+    without = [task for task, samples in facts.gpus.items() if not samples]
+    if without and (facts.run.folder / "logs").is_dir():
+        of_tasks = "" if len(without) == len(facts.gpus) else f" of {', '.join(without)}"
         yield f"No use of GPUs{of_tasks}: nvidia-smi gave no answer, or it was not collected."
+
+
+def _with_report(
+    changes: tuple[Change, ...], report: TaskReport | None, now: float
+) -> tuple[Change, ...]:
+    """Return the changes, with what the host reports now if that is newer than the last one."""
+    if report is None or report.state not in history.STATES:
+        return changes
+    last = changes[-1] if changes else None
+    if last and (last.state, last.restarts) == (report.state, report.restarts):
+        return changes
+    at = max(now - max(report.age_s, 0.0), last.at if last else 0.0)
+    reason, cause = escape_line(report.reason), escape_line(report.cause)
+    return (*changes, Change(at, report.state, report.restarts, reason, cause))
+
+
+def _collected_at(run: Run) -> float:
+    """Return when logs were last collected; the start of the run if never."""
+    folder = run.folder / "logs"
+    return folder.stat().st_mtime if folder.is_dir() else _time_of(run.id)
+
+
+def _time_of(run_id: str) -> float:
+    """Return the time in a run's id; NaN if it has none."""
+    made = runs.made_at(run_id)
+    return made.timestamp() if made else math.nan
 
 
 @dataclass(frozen=True)
@@ -174,8 +261,17 @@ def results(run: Run) -> Results:
 
 def log_tail(run: Run, task_file_name: str) -> tuple[str, ...]:
     """Return the last lines of a collected log; none if it was not collected. Raises OSError."""
-    text = course.read_end(run.folder / "logs" / f"{task_file_name}.log", TAIL_BYTES)
+    text = _read_end(run.folder / "logs" / f"{task_file_name}.log", TAIL_BYTES)
     return tuple(clean_line(line) for line in text.split("\n")[-TAIL_LINES - 1 :] if line)
+
+
+def _read_end(log: Path, size: int) -> str:
+    """Return the last `size` bytes of a log as text; "" if it was not collected. Raises OSError."""
+    if not log.is_file() or log.is_symlink():
+        return ""
+    with log.open("rb") as content:
+        content.seek(max(0, content.seek(0, os.SEEK_END) - size))
+        return content.read(size).decode(errors="replace")
 
 
 def clean_line(line: str) -> str:
@@ -198,4 +294,4 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 
 
 def _hash(file: Path, size: int) -> str:
-    return hashing.sha256(str(file)) if size <= MAX_HASHED_BYTES else ""
+    return filesystem.sha256(str(file)) if size <= MAX_HASHED_BYTES else ""

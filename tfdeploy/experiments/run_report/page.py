@@ -9,21 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.run_report import charts, plan_picture, side_by_side, timeline
+from tfdeploy.experiments.run_report import charts, timeline
 from tfdeploy.experiments.run_report.summary import (
+    compare,
+    different_settings,
     format_length,
-    format_number,
     format_time,
     recorded_hosts,
     restarts_of,
     same_release,
-    sort_key,
     summary,
+    trained,
 )
-from tfdeploy.formatting.humanize import escape_line, format_count, format_size
+from tfdeploy.formatting.humanize import (
+    escape_control,
+    escape_line,
+    format_count,
+    format_size,
+)
 from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
@@ -31,9 +37,9 @@ if TYPE_CHECKING:
 
     from tfdeploy.experiments.run_report.charts import Chart
     from tfdeploy.experiments.run_report.facts import RunFacts
-    from tfdeploy.experiments.run_report.plan_picture import PlanPicture
-    from tfdeploy.experiments.run_report.side_by_side import DifferenceRow
+    from tfdeploy.experiments.run_report.summary import DifferenceRow
     from tfdeploy.experiments.run_report.timeline import Timeline
+    from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -48,8 +54,6 @@ class RunView:
     number: int
     facts: RunFacts
     tasks: tuple[tuple[str, ...], ...]
-    picture: PlanPicture | None
-    picture_text: str
     timeline: Timeline | None
     charts: tuple[Chart, ...]
     more_scalars: tuple[str, ...]
@@ -61,6 +65,11 @@ class RunView:
         return self.facts.run
 
     @property
+    def source_diff(self) -> str:
+        """Return what was not committed, with secrets hidden."""
+        return escape_control(self.facts.redact(self.facts.run.source.get("diff", "")))
+
+    @property
     def summary(self) -> tuple[tuple[str, str], ...]:
         return summary(self.facts)
 
@@ -69,19 +78,15 @@ def view(facts: RunFacts, number: int = 1) -> RunView:
     """Return what the page shows of a run. `number` distinguishes the runs of a page. Raises
     RunError if its scalars can't be drawn."""
     run = facts.run
-    drawn, more = charts.draw([side_by_side.trained(facts)], f"run{number}")
+    drawn, more = charts.draw([trained(facts)], f"run{number}")
     return RunView(
         number=number,
         facts=facts,
         tasks=_task_rows(facts),
-        picture=plan_picture.draw(run.plan),
-        picture_text=plan_picture.describe(run.plan),
         timeline=timeline.lay_out(facts.histories, facts.known_until),
         charts=drawn,
         more_scalars=more,
-        changes=side_by_side.different_settings([facts.previous, run], facts.redact)
-        if facts.previous
-        else (),
+        changes=different_settings([facts.previous, run], facts.redact) if facts.previous else (),
         commands=(
             (
                 "The same release, with the hosts.toml of today",
@@ -94,18 +99,6 @@ def view(facts: RunFacts, number: int = 1) -> RunView:
 
 def render(all_facts: Sequence[RunFacts]) -> str:
     """Return the page about one run, or about several side by side. Raises as `view` does."""
-    return render_template(
-        PAGE,
-        views=[view(facts, number) for number, facts in enumerate(all_facts, 1)],
-        title=_title(all_facts),
-        max_open=MAX_OPEN_CHANGES,
-        script_policy="",
-        **side_by_side.compare(all_facts),
-    )
-
-
-def render_template(name: str, **values: Any) -> str:
-    """Return a page from its template, in the style that all pages share."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -116,17 +109,16 @@ def render_template(name: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        size=format_size, duration=format_length, time=format_time, counted=format_count,
-        number=format_number, key=sort_key,
-    )  # fmt: skip
-    return environment.get_template(name).render(
-        style=read_template(STYLE), written=format_time(datetime.now(UTC).timestamp()), **values
+        size=format_size, duration=format_length, time=format_time, counted=format_count
     )
-
-
-def read_template(name: str) -> str:
-    """Return a file that becomes part of a page as it is."""
-    return (TEMPLATES / name).read_text()
+    return environment.get_template(PAGE).render(
+        style=(TEMPLATES / STYLE).read_text(),
+        written=format_time(datetime.now(UTC).timestamp()),
+        views=[view(facts, number) for number, facts in enumerate(all_facts, 1)],
+        title=_title(all_facts),
+        max_open=MAX_OPEN_CHANGES,
+        **compare(all_facts),
+    )
 
 
 def check_file(file: Path) -> None:
@@ -162,7 +154,14 @@ def _task_rows(facts: RunFacts) -> tuple[tuple[str, ...], ...]:
         reason = facts.redact(last.reason) if last else ""
         cause = f" (because of {last.cause})" if last and last.cause else ""
         rows.append((
-            task, escape_line(placement.host), plan_picture.task_note(placement) or "–",
+            task, escape_line(placement.host), _task_note(placement) or "–",
             facts.states[task], str(restarts[task]), f"{reason}{cause}" or "–",
         ))  # fmt: skip
     return tuple(rows)
+
+
+def _task_note(placement: Placement) -> str:
+    """Return the port and the GPUs of a task, such as "port 2222, GPU 0,1"."""
+    port = "" if placement.port is None else f"port {placement.port or 'auto'}"
+    gpus = f"GPU {placement.gpu_names}" if placement.gpus else ""
+    return ", ".join(filter(None, (port, gpus)))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments.training.history import Span, spans
+from tfdeploy.experiments.history import Span, spans
 from tfdeploy.formatting.humanize import format_count, format_duration
 from tfdeploy.shared import records
-from tfdeploy.shared.health import FROZEN
+from tfdeploy.shared.records import FROZEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdeploy.experiments.training.history import Change
+    from tfdeploy.experiments.history import Change
 
 SCALE = 1000  # the width of a bar in its own units
 MIN_WIDTH, END_WIDTH = 3.0, 8.0  # a restart of one second in a run of a day is still visible

@@ -1,43 +1,130 @@
-"""The report of a sweep, in rows, sentences and a picture: how many ps for how many workers?"""
+"""The report of a sweep, as a document, in rows and in sentences: how many ps for how many workers?
+Pure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfdeploy.experiments import plots
-from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.repeats import MIN_RUNS
-from tfdeploy.experiments.speed import price, verdicts
+from tfdeploy.experiments.speed import verdicts
 from tfdeploy.experiments.speed.results import ENDED, Cell
-from tfdeploy.formatting.humanize import KILO, format_count, format_size
-from tfdeploy.own_folder import OwnFolder
+from tfdeploy.formatting.humanize import KILO, format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
 
     from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast
+    from tfdeploy.experiments.speed.verdicts import Cheapest, PsVerdict, WorkerVerdict
 
-PICTURE = "speedup.svg"
 UNKNOWN = "-"
 WHY = ""  # the column that says why a cell has no speed needs no name
 NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"
-LOAD_COLUMNS = (
-    *("PS", "WORKERS", "PS CORES", "WORKER CORES", "ALL CORES"),
-    *("OTHERS", "PS NETWORK", "NETWORK"),
-)
 EXPLANATION = (
     "each speed is the median of its runs, with the slowest and the fastest; two cells differ if",
     "these ranges do not overlap. The first quarter of the time is a warm-up and does not count",
 )
-LOAD_EXPLANATION = (
-    "cores and TCP bytes of the run's own processes: the busiest ps and worker, and all tasks.",
-    "OTHERS are cores that a host used for anything else: if they are many, the speeds say little",
-)
+
+
+@dataclass(frozen=True)
+class SweepCell:
+    """All runs with these numbers of tasks. Numbers are medians over the measured ones; a range is
+    the lowest and the highest, null with a single run."""
+
+    MERGED: ClassVar = {"cell": Cell}
+
+    cell: Cell
+    result: str
+    """`measured` if any run was, or else the result of the last one."""
+    reason: str
+    """Why the first run that was not measured ended or failed."""
+    steps_per_s: float | None
+    """The steps per second."""
+    steps_per_s_range: tuple[float, ...] | None
+    """Its range."""
+    examples_per_s: float | None
+    """The examples per second; null without --examples-per-step."""
+    speedup: float | None
+    """The speed relative to `base`."""
+    speedup_range: tuple[float, ...] | None
+    """From the slowest run over the fastest of `base`, to the fastest over the slowest."""
+    efficiency: float | None
+    """The part of the ideal speed-up that was reached."""
+    price_per_million: float | None
+    """The price of a million examples, or of steps (`synchronous`: batches) if examples are not
+    counted; null without --price-per-hour."""
+    runs: tuple[Result, ...]
+    """The runs."""
+
+
+@dataclass(frozen=True)
+class SweepDocument:
+    """The measurements, as in sweep.json."""
+
+    terms: Mapping[str, Any]
+    """What all runs have in common: keys of hosts.toml, the release, the options."""
+    examples_per_step: int | None
+    """The value of --examples-per-step."""
+    synchronous: bool
+    """Whether each step takes its examples from every worker."""
+    base: Cell | None
+    """The measured numbers of tasks with the fewest workers: `speedup` is relative to them."""
+    cells: list[SweepCell]
+    """One object for each cell."""
+    enough_ps: dict[str, int]
+    """For each number of workers with a verdict, the fewest ps that are enough."""
+    ps_verdicts: list[PsVerdict]
+    """One verdict for each number of workers that was measured with several numbers of ps."""
+    worker_verdicts: list[WorkerVerdict]
+    """One verdict for each measured cell and the next larger one with as many ps."""
+    cheapest: Cheapest | None
+    """The cheapest cell; null without --price-per-hour or with a single cell."""
+
+
+def sweep_document(sweep: Sweep) -> SweepDocument:
+    of_ps = list(verdicts.enough_ps(sweep))
+    return SweepDocument(
+        terms=sweep.terms,
+        examples_per_step=sweep.examples_per_step,
+        synchronous=sweep.synchronous,
+        base=sweep.base.cell if sweep.base else None,
+        cells=[_cell(sweep, results) for results in sweep],
+        enough_ps={str(each.workers): each.enough for each in of_ps if each.enough is not None},
+        ps_verdicts=of_ps,
+        worker_verdicts=list(verdicts.more_workers(sweep)),
+        cheapest=verdicts.cheapest(sweep),
+    )
+
+
+def _cell(sweep: Sweep, results: CellResults) -> SweepCell:
+    speedup, steps_per_s = sweep.speedup(results), results.steps_per_s
+    return SweepCell(
+        cell=results.cell,
+        result=results.result,
+        reason=results.failure.reason if results.failure else "",
+        steps_per_s=_median_of(steps_per_s),
+        steps_per_s_range=_range_of(steps_per_s),
+        examples_per_s=_median_of(sweep.examples_per_s(results)),
+        speedup=_median_of(speedup),
+        speedup_range=_range_of(speedup),
+        efficiency=sweep.efficiency(results),
+        price_per_million=_median_of(verdicts.per_million(sweep, results)),
+        runs=results.runs,
+    )
+
+
+def _median_of(spread: Spread | None) -> float | None:
+    return spread.median if spread else None
+
+
+def _range_of(spread: Spread | None) -> tuple[float, float] | None:
+    """Return None for a single measurement: it has no range."""
+    return (spread.low, spread.high) if spread and spread.n > 1 else None
+
+
+# Rows and sentences
 
 
 def line(result: Result) -> str:
@@ -65,22 +152,8 @@ def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
         "EXAMPLES/S": _median(sweep.examples_per_s(results)),
         "SPEED-UP": f"{_ratio(speedup.median)}x{_range(speedup, _ratio)}" if speedup else UNKNOWN,
         "EFFICIENCY": UNKNOWN if efficiency is None else f"{efficiency:.0%}",
-        _price_column(sweep): _median(price.per_million(sweep, results)),
+        _price_column(sweep): _median(verdicts.per_million(sweep, results)),
         WHY: f"{results.failure.run}: {_first_line(results.failure)}" if results.failure else "",
-    }
-
-
-def load_row(results: CellResults) -> dict[str, str]:
-    used = results.load
-    return {
-        "PS": str(results.cell.ps),
-        "WORKERS": str(results.cell.workers),
-        "PS CORES": figure(used.ps_cores),
-        "WORKER CORES": figure(used.worker_cores),
-        "ALL CORES": figure(used.cores),
-        "OTHERS": figure(used.other_cores),
-        "PS NETWORK": _per_second(used.ps_network_bytes_per_s),
-        "NETWORK": _per_second(used.network_bytes_per_s),
     }
 
 
@@ -98,8 +171,7 @@ def remarks(sweep: Sweep) -> Iterator[str]:
         yield f"a cell with fewer than {MIN_RUNS} runs is not compared: raise --repeats"
     yield from _more_workers(sweep)
     yield from (text for each in verdicts.enough_ps(sweep) if (text := _enough_ps(each)))
-    yield from map(_too_fast, verdicts.too_fast(sweep))
-    cheapest = price.cheapest(sweep)
+    cheapest = verdicts.cheapest(sweep)
     if cheapest:
         yield _cheapest(sweep, cheapest)
 
@@ -143,10 +215,6 @@ def _counted(results: CellResults) -> str:
     return f"{measured}" if measured == runs else f"{measured} of {runs}"
 
 
-def _per_second(bytes_per_s: float | None) -> str:
-    return UNKNOWN if bytes_per_s is None else f"{format_size(int(bytes_per_s))}/s"
-
-
 def _first_line(result: Result) -> str:
     return (result.reason.splitlines() or [""])[0]
 
@@ -181,49 +249,8 @@ def _enough_ps(verdict: PsVerdict) -> str:
     return found if verdict.reason == verdicts.NO_DIFFERENCE else ""
 
 
-def _too_fast(found: TooFast) -> str:
-    return (
-        f"{found.cell}: {found.speedup:.2f} times as fast as {found.base} can't be believed: "
-        f"{found.ideal:.3g} is the most if its workers are alike and do the same work. Was the "
-        "smaller cell disturbed, or does a step mean less?"
-    )
-
-
 def _cheapest(sweep: Sweep, found: Cheapest) -> str:
     cost = f"{figure(found.price.median)} per million {unit(sweep)}"
     equal = " or ".join(map(str, found.equal))
     from_others = f"; no difference measured from {equal}" if equal else ""
     return f"cheapest: {found.cell}, {cost}{from_others}"
-
-
-def draw(sweep: Sweep, file: Path) -> None:
-    """Plot the speed-up over workers: one line for each number of ps, and the ideal line. Draw
-    nothing if nothing was measured."""
-    if sweep.base:
-        plots.draw(file, [panel(sweep)], OwnFolder.named(file.parent))
-
-
-def panel(sweep: Sweep) -> Panel:
-    """Return what was measured, with ranges."""
-    assert sweep.base
-    workers = sorted({results.cell.workers for results in sweep.measured})
-    title = f"{sweep.terms['project']}: speed-up over {sweep.base.cell}"
-    lines = [_measured_line(sweep, of_ps) for of_ps in sweep.by_ps()]
-    ideal = _ideal(sweep, workers)
-    return Panel(title, "workers", "speed-up", lines, ideal, ticks=workers)
-
-
-def _measured_line(sweep: Sweep, of_ps: Sequence[CellResults]) -> Line:
-    spreads = [spread for results in of_ps if (spread := sweep.speedup(results))]
-    return Line(
-        f"{of_ps[0].cell.ps} ps",
-        [results.cell.workers for results in of_ps],
-        [spread.median for spread in spreads],
-        ranges=[(spread.low, spread.high) for spread in spreads],
-    )
-
-
-def _ideal(sweep: Sweep, workers: Sequence[int]) -> Line:
-    assert sweep.base
-    ps = sweep.base.cell.ps
-    return Line("ideal", workers, [sweep.ideal(Cell(count, ps)) for count in workers])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfdeploy.experiments.repeats import Spread, spread_of
-from tfdeploy.experiments.speed import load
-from tfdeploy.experiments.speed.load import Load
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ class Rate(NamedTuple):
 class Result:
     """One run of a cell. Only the rates of measured runs are compared."""
 
-    KEYS = ("repeat", "run", "hosts", "result", "reason", "rate", "load")
+    KEYS = ("repeat", "run", "hosts", "result", "reason", "rate")
     MERGED: ClassVar = {"rate": Rate}
 
     cell: Cell
@@ -66,8 +64,6 @@ class Result:
     reason: str = ""
     """Why it ended or failed."""
     rate: Rate | None = None
-    load: Load = field(default_factory=Load)
-    """What its tasks used."""
     repeat: int = 1
     """Its number among the cell's runs, from 1."""
     hosts: tuple[str, ...] = ()
@@ -98,10 +94,6 @@ class CellResults:
     def steps_per_s(self) -> Spread | None:
         rates = [run.rate.steps_per_s for run in self.measured if run.rate]
         return spread_of(rates) if rates else None
-
-    @property
-    def load(self) -> Load:
-        return load.typical(run.load for run in self.measured or self.runs)
 
 
 @dataclass(frozen=True)
@@ -169,10 +161,9 @@ class Sweep:
     def batches_per_step(self, cell: Cell) -> int:
         return self.training_tasks(cell) if self.synchronous else 1
 
-    def speedup(self, results: CellResults, base: CellResults | None = None) -> Spread | None:
-        """Return the speed-up over another measured cell, by default the sweep's base: over itself
-        it is 1, by definition."""
-        over = base or self.base
+    def speedup(self, results: CellResults) -> Spread | None:
+        """Return the speed-up over the base: that of the base is 1, by definition."""
+        over = self.base
         speed, base_speed = self.batches_per_s(results), over and self.batches_per_s(over)
         if speed and over and over.cell == results.cell:
             return Spread(1.0, 1.0, 1.0, speed.n)
@@ -183,9 +174,9 @@ class Sweep:
         speedup = self.speedup(results)
         return speedup.median / self.ideal(results.cell) if speedup else None
 
-    def ideal(self, cell: Cell, base: Cell | None = None) -> float:
+    def ideal(self, cell: Cell) -> float:
         """Return the speed-up if each training task were as fast as one of the base."""
-        over = base or (self.base.cell if self.base else cell)
+        over = self.base.cell if self.base else cell
         return self.training_tasks(cell) / self.training_tasks(over)
 
     def training_tasks(self, cell: Cell) -> int:

@@ -80,7 +80,7 @@ RECORD = "of_record"
 
 # The words of older agents for requests about runs that they started. An agent of another version
 # is asked with these words.
-OLDER_VERBS = {"unfinished_tasks": "going", "read_files": "give", "measure_load": "load"}
+OLDER_VERBS = {"unfinished_tasks": "going", "read_files": "give"}
 
 
 class Done(Message):

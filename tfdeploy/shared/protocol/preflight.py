@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from .. import TYPE_CHECKING
-from ..records import OPEN
+from ..records import OPEN, GpuNeed
 from .message import Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
-    from typing import Dict, List, Tuple
+    from typing import Dict, List, Optional, Tuple
 
 
 class ImportFacts(Message):
@@ -43,10 +43,11 @@ class ProgramError(Message):
 
 class SurveyAnswer(Message):
     """`version` is the agent's Python; `imports` are the modules that the tasks' Python was asked
-    to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` and `noted` are
-    (message, hint) pairs: what would keep a start from going well, and what is only worth knowing;
+    to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` are
+    (message, hint) pairs, of what would keep a start from going well;
     `time` is the host's clock in seconds since 1970. `driver` is the version of NVIDIA's;
-    `unbuilt`: the tasks' environment is not built, so nothing was imported."""
+    `unbuilt`: the tasks' environment is not built, so nothing was imported. `gpu_problems` are
+    sentences about GPUs with which something may be wrong."""
 
     version: str
     imports: Dict[str, ImportFacts]
@@ -55,11 +56,11 @@ class SurveyAnswer(Message):
     here: str
     free_bytes: int
     hindrances: List[Tuple[str, str]]
-    noted: List[Tuple[str, str]]
     time: float
     driver: str
     unbuilt: bool
     program: List[ProgramError] = []  # noqa: RUF012 - nothing changes it
+    gpu_problems: List[str] = []  # noqa: RUF012 - as above
 
 
 class Survey(Request[SurveyAnswer]):
@@ -71,7 +72,7 @@ class Survey(Request[SurveyAnswer]):
     REPEATABLE = True
     python: str
     env: Dict[str, str]
-    gpus: List[int]
+    need: GpuNeed
     imports: List[str]
     programs: Dict[str, List[str]]
     network: str = OPEN
@@ -83,11 +84,11 @@ class Survey(Request[SurveyAnswer]):
 
 class PythonFound(Message):
     """A Python of a host: its `path`, absolute or "~/…", or "python3" for the one on the PATH; its
-    `version`; and the version of the `tensorflow` that is installed for it, "" if none is."""
+    `version`; and the version of the `framework` that is installed for it, "" if none is."""
 
     path: str
     version: str
-    tensorflow: str
+    framework: str
 
 
 class MachineFacts(Message):
@@ -105,10 +106,12 @@ class MachineFacts(Message):
 
 
 class Explore(Request[MachineFacts]):
-    """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at."""
+    """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at;
+    `framework` is the module that tasks need, such as tensorflow."""
 
     REPEATABLE = True
     pythons: List[str]
+    framework: str
 
 
 class TriedPorts(Message):
@@ -132,37 +135,18 @@ class TryPorts(Request[TriedPorts]):
 
 
 class FreePorts(Message):
-    """TCP ports that nothing uses or has leased."""
+    """TCP ports that nothing uses or has leased, and the host's clock in seconds since 1970."""
 
     ports: List[int]
+    time: float = 0.0
 
 
 class Ports(Request[FreePorts]):
-    """Ask for `count` free ports."""
+    """Ask for `count` free ports, of any or `among` these."""
 
     REPEATABLE = True
     count: int
-
-
-class Taken(Message):
-    """A port or GPU that is in use, and `run`, which holds it; "" if no run does."""
-
-    message: str
-    hint: str
-    run: str
-
-
-class Holders(Message):
-    taken: List[Taken]
-
-
-class FindHolders(Request[Holders]):
-    """Ask which of the ports of these tasks, and of these GPUs, are in use. Nothing is taken."""
-
-    VERB = "holders"
-    REPEATABLE = True
-    ports: Dict[str, List[int]]
-    gpus: List[int]
+    among: List[int] = []  # noqa: RUF012 - as above
 
 
 class Peer(Message):
@@ -221,3 +205,60 @@ class ListenOnPorts(Request[OpenPorts]):
     """Listen on the ports that tasks will have (0: a free one), until the controller hangs up."""
 
     wanted: Dict[str, int]
+
+
+class LiveTasks(Message):
+    """What has ports or GPUs of the host, in words such as `worker:0 of run x of digits`."""
+
+    holders: List[str]
+
+
+class FindLiveTasks(Request[LiveTasks]):
+    """Ask which tasks of any user run on the host."""
+
+    VERB = "live_tasks"
+    REPEATABLE = True
+
+
+class Interface(Message):
+    """One end of a connection: the interface's `name`, "" for loopback, and the speed at which its
+    card runs, None if it does not say."""
+
+    name: str
+    megabits_per_s: Optional[int] = None
+
+
+class LinkPort(Message):
+    """The port on which a host listens for the measurement of links."""
+
+    port: int
+
+
+class ListenForLinks(Request[LinkPort]):
+    """Listen on the first of these ports that is free, until the controller hangs up. `secrets` are
+    those of the clients that may connect, once each."""
+
+    ports_wanted: List[int]
+    secrets: Dict[str, str]
+
+
+class MeasuredLink(Message):
+    """How many bytes a second a host sent to another one, and received from it, and the seconds of
+    a round trip. `own` and `peer` are the ends of the connection."""
+
+    sent: float
+    received: float
+    round_trip_s: float
+    own: Interface
+    peer: Interface
+
+
+class MeasureLink(Request[MeasuredLink]):
+    """Measure the link to a host that listens for `client`, for `seconds` in each direction."""
+
+    address: str
+    port: int
+    client: str
+    secret: str
+    seconds: float
+    max_bytes: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .. import TYPE_CHECKING
 from ..records import TaskReport
-from .message import LONG_LIST, Message, Request, RunRequest
+from ..trials import TrialRecord
+from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
@@ -25,6 +26,39 @@ class Status(RunRequest[TaskReports]):
     tail: int
 
 
+class WaitingTask(Message):
+    """A task that waits in the queue of its host. `project` is "" if the host hides it."""
+
+    project: str
+    run: str
+    task: str
+    user: str
+    priority: int
+    age_s: float
+    """The seconds since its run was submitted, by the host's clock."""
+    waits_for: List[str]
+    reason: str
+
+
+class HostQueue(Message):
+    """The tasks of all users that wait on a host, first come first."""
+
+    tasks: List[WaitingTask]
+
+
+class ListQueue(Request[HostQueue]):
+    """Ask which tasks wait on a host."""
+
+    REPEATABLE = True
+
+
+class Move(TaskRequest[Done]):
+    """Give a run that waits another priority; `task` is its chief."""
+
+    REPEATABLE = True
+    priority: int
+
+
 class LogFiles(Message):
     """The names of the log files in `folder`."""
 
@@ -39,31 +73,18 @@ class Logs(RunRequest[LogFiles]):
     REPEATABLE = True
 
 
-class Connection(Message):
-    """What one TCP socket of a task has received and sent since it was opened, in bytes. No two
-    sockets of a host have the same `inode` at the same time."""
+class RecordedTrials(Message):
+    """The newest record of each trial that a host has."""
 
-    task: str
-    inode: int
-    received: int
-    sent: int
+    trials: List[TrialRecord]
 
 
-class HostLoad(Message):
-    """What a run uses, since some fixed moment: ask twice and subtract. `at` is this host's
-    monotonic clock; `cpu_s` the CPU seconds of each live task; `busy_s` those of the whole host;
-    `connections` those that the tasks have now, None if the kernel does not report them."""
+class ListTrials(RunRequest[RecordedTrials]):
+    """Ask what a host has recorded of a run's trials."""
 
-    at: float
-    cpu_s: Dict[str, float]
-    busy_s: float
-    connections: Optional[List[Connection]] = None
-
-
-class MeasureLoad(RunRequest[HostLoad]):
-    """Measure what a run uses on a host."""
-
+    READS_RUN = True
     REPEATABLE = True
+    MAX_ANSWER_BYTES = LONG_LIST
 
 
 class GpuUse(Message):
@@ -77,6 +98,74 @@ class GpuUse(Message):
     """Its memory that is in use."""
     total_bytes: int
     """Its memory."""
+
+
+class GpuUser(Message):
+    """What uses a GPU: a process that computes on it, or the supervisor of a task that has it."""
+
+    user: str
+    """Its user; "" if that is hidden."""
+    pid: int
+    """Its process id; 0 if that is hidden."""
+    program: str
+    """The beginning of its command; "" if that is hidden, or if it is a task."""
+    age_s: Optional[float]
+    """The seconds since it started; null if that is hidden."""
+    used_bytes: Optional[int]
+    """Its share of the GPU's memory; null if that is hidden, or for a task."""
+    project: str
+    """The project of the task; "" if it is no task of tfdeploy."""
+    run: str
+    """The task's run; "" if it is no task."""
+    task: str
+    """The task, such as `worker:1`; "" if it is none."""
+
+
+class GpuState(Message):
+    """One GPU, and what uses it."""
+
+    index: int
+    """Its index on the host."""
+    uuid: str
+    """Its UUID; "" if nvidia-smi prints none."""
+    name: str
+    """Its model."""
+    busy_percent: Optional[float]
+    """How busy it is; null if it does not report it."""
+    used_bytes: int
+    """Its memory that is in use."""
+    total_bytes: int
+    """Its memory."""
+    free: bool
+    """Whether a start would take it."""
+    users: List[GpuUser]
+    """What uses it, as far as this user may see it."""
+
+
+class HostState(Message):
+    """What a host has, and who uses it."""
+
+    load: float
+    """The number of processes that ran or waited for a processor, the mean of the last minute."""
+    cpus: int
+    """Its processors."""
+    used_bytes: int
+    """Its memory that is in use."""
+    total_bytes: int
+    """Its memory."""
+    free_bytes: int
+    """What is free on the disk of tfdeploy's directory."""
+    gpus: List[GpuState]
+    """Its GPUs."""
+    unseen: List[str]
+    """What could not be seen, and why."""
+
+
+class LookAtHost(Request[HostState]):
+    """Look at what a host has, and who uses it, with the rights of an ordinary user."""
+
+    VERB = "look"
+    REPEATABLE = True
 
 
 class HostUse(Message):
@@ -123,7 +212,7 @@ class NewEvents(RunEvent):
 
 class LogLines(RunEvent):
     """Lines that a task's log gained; `cursor` is where the log continues. `selected`: the agent
-    knows `grep` and `since` of Follow, which older ones do not."""
+    knows `grep` of Follow, which older ones do not."""
 
     task: str
     lines: List[str]
@@ -168,8 +257,7 @@ class Follow(RunRequest[RunEvent]):
 
     - States, and new checkpoints and outputs of `chief` ("": the chief is on another host).
     - With `logs`, lines: each log continues at its cursor, or begins with its last `lines` lines
-      (None: all). Only lines that `grep` matches ("": all) and that were written in the last
-      `since_s` seconds, or since the time `since_at` (seconds since 1970).
+      (None: all). Only lines that `grep` matches ("": all).
     - With `events`, which event files of the tasks have grown.
     - With `samples`, instead of these a sample every second or more seldom, with the newest lines
       of each log.
@@ -185,15 +273,8 @@ class Follow(RunRequest[RunEvent]):
     cursors: Optional[Dict[str, str]] = None
     chief: str = ""
     grep: str = ""
-    since_s: Optional[float] = None
-    since_at: Optional[float] = None
     samples: bool = False
     events: bool = False
-
-    @property
-    def selects(self) -> bool:
-        """Whether only some lines are wanted."""
-        return bool(self.grep) or self.since_s is not None or self.since_at is not None
 
 
 class Piece(Message):

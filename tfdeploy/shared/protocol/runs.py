@@ -6,7 +6,6 @@ from .. import TYPE_CHECKING
 from ..records import Launch
 from .message import LONG_LIST, Message, Request, RunRequest, TaskRequest
 from .reports import RunEvent
-from .shared_parts import SharedParts
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional
@@ -25,12 +24,11 @@ class RunRecord(Message):
 class Start(Request[RunEvent]):
     """Start all of these tasks, or none; then report what happens to them, as Follow does without
     logs. A second arrival of the same request, known by its record, starts nothing more: it is
-    answered as the first one. Launches may leave out what is `shared`."""
+    answered as the first one."""
 
     REPEATABLE = True
     launches: List[Launch]
     record: Optional[RunRecord] = None
-    shared: Optional[SharedParts] = None
 
 
 class TaskEntrance(Message):

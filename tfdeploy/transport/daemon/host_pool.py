@@ -15,11 +15,11 @@ from tfdeploy.transport import CLOCK, Stream
 from tfdeploy.transport.daemon.client import encode_error
 from tfdeploy.transport.daemon.ipc import FAILED, INPUT, STARTED
 from tfdeploy.transport.daemon.reusable_command import ReusableCommand, result_frames
-from tfdeploy.transport.openssh.sessions import SessionPool
+from tfdeploy.transport.openssh.transport import SessionPool
 from tfdeploy.transport.ssh.channels import ChannelPool
+from tfdeploy.transport.ssh.config import Route
 from tfdeploy.transport.ssh.connection import connect
 from tfdeploy.transport.ssh.dial import IMPATIENT, PATIENT, HostSilent
-from tfdeploy.transport.ssh.route import Route
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from tfdeploy.transport.daemon.ipc import HELLO, REQUEST, FrameConnection
-from tfdeploy.transport.runtime_folder import socket_folder
+from tfdeploy.user_folders import socket_folder
 
 PACKAGE = Path(__file__).parents[2]
 HELLO_TIMEOUT_S = 2.0

@@ -1,19 +1,14 @@
-"""Commands that a user runs on a host: with OpenSSH itself, so that terminals and ports work as
-they do with `ssh`. A host without SSH is the controller: its commands are run directly."""
+"""Commands that a user runs on a host: with OpenSSH itself, so that terminals work as they do
+with `ssh`. A host without SSH is the controller: its commands are run directly."""
 
 from __future__ import annotations
 
 import shlex
 import signal
-import socket
 import subprocess
-import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import CommandFailed, RunError
-from tfdeploy.transport.openssh import master
-from tfdeploy.transport.openssh.choice import why_openssh
+from tfdeploy.errors import CommandFailed
 from tfdeploy.transport.openssh.transport import login_command
 
 if TYPE_CHECKING:
@@ -21,8 +16,6 @@ if TYPE_CHECKING:
 
     from tfdeploy.config.inventory import Host, Inventory
 
-LOOPBACK = "127.0.0.1"
-POLL_S = 0.05
 # Without "Connection to gpu-01 closed."; errors are printed.
 QUIET = ("-o", "LogLevel=ERROR")
 
@@ -62,40 +55,6 @@ def run_by_lines(host: str, argv: Sequence[str], on_lines: Callable[[list[str]],
     return _exit_code(process)
 
 
-def forward(
-    host: Host, inventory: Inventory, port: int, local_port: int, on_open: Callable[[], None]
-) -> int:
-    """Connect a port of the controller, for its own programs only, to a port of a host, until ssh
-    ends; call `on_open` when it is open. Return ssh's exit code.
-
-    Raises RunError if the controller's port is taken.
-    """
-    _require_free(local_port)
-    forwarding = f"{LOOPBACK}:{local_port}:localhost:{port}"
-    program, *words = login_command(host, inventory)
-    ssh = [program, "-o", "ClearAllForwardings=no", *words]  # of two values, ssh takes the first
-    options = (*QUIET, "-o", "ExitOnForwardFailure=yes", "-L", forwarding, "--", host.name)
-    # With -N, ssh would leave the forwarding to a master, and exit.
-    is_shared = bool(why_openssh(host, inventory))
-    argv = [*ssh, *options, "exec cat"] if is_shared else [*ssh, "-N", *options]
-    process = _start(host.name, argv, subprocess.PIPE, None)
-    try:
-        while process.poll() is None and bind_error(local_port) is None:
-            time.sleep(POLL_S)
-        if process.poll() is None:
-            on_open()
-        return process.wait()
-    finally:
-        process.terminate()
-        if is_shared:
-            cancel = [*ssh, "-O", "cancel", "-L", forwarding, "--", host.name]
-            with suppress(subprocess.TimeoutExpired):
-                null = subprocess.DEVNULL
-                subprocess.run(
-                    cancel, stdin=null, capture_output=True, timeout=master.ANSWER_TIMEOUT_S
-                )
-
-
 def _start(
     host: str, argv: Sequence[str], stdin: int | None, output: int | None
 ) -> subprocess.Popen[bytes]:
@@ -112,26 +71,3 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int:
     finally:
         process.terminate()  # nothing, if it has ended
     return code if code >= 0 else 128 - code
-
-
-def _require_free(port: int) -> None:
-    error = bind_error(port)
-    if error is not None:
-        raise RunError(
-            f"port {port} of the controller can't be opened: {error.strerror}",
-            "choose a free one: PORT:LOCALPORT",
-        )
-
-
-def bind_error(port: int) -> OSError | None:
-    """Return why the controller's port cannot be opened, or None if it can.
-
-    The address may be reused, so ssh may open the port at the same time.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError as error:
-            return error
-    return None

@@ -7,19 +7,21 @@ all other work for it, so answers of ssh are cached until something that they de
 from __future__ import annotations
 
 import getpass
+import json
 import re
 import shutil
 import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tfdeploy.errors import Unreachable
-from tfdeploy.transport.ssh import config_cache, config_inputs
+from tfdeploy.errors import AuthenticationFailed, Unreachable
+from tfdeploy.transport.ssh import config_cache
 
 if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
+
 
 CONNECT_TIMEOUT_S = 10
 PORT = 22
@@ -130,23 +132,6 @@ def certificates(text: str) -> list[str]:
     return [str(path) for path in paths if path.is_file()]
 
 
-def ciphers(host: Host, inventory: Inventory) -> str:
-    """Return the ciphers of connections to a host, the first one preferred. Raises Unreachable."""
-    return _find_ciphers(answer(host, inventory))
-
-
-def default_ciphers(inventory: Inventory, *options: str) -> str:
-    """Return the ciphers of ssh without any configuration but these options. Raises Unreachable,
-    also if ssh does not know them."""
-    argv = ["ssh", "-F", "none", *options, "-G", "--", "default"]
-    return _find_ciphers(_query_cached("default", argv, inventory))
-
-
-def _find_ciphers(text: str) -> str:
-    found = re.search(r"^ciphers (.*)$", text, re.MULTILINE)
-    return found[1] if found else ""
-
-
 def _config_file(inventory: Inventory) -> list[str]:
     return ["-F", str(inventory.absolute(inventory.ssh_config))] if inventory.ssh_config else []
 
@@ -155,14 +140,14 @@ def _query_cached(name: str, argv: list[str], inventory: Inventory) -> str:
     """Return the output of ssh, from the cache if it can't have changed."""
     program = shutil.which(argv[0]) or argv[0]
     config = next(iter(_config_file(inventory)[1:]), None)
-    cache = config_cache.open_cache(program, config)
-    text = cache.get(argv)
+    file = config_cache.answer_file(program, argv)
+    text = config_cache.read(file)
     if text is None:
         queried_ns = time.time_ns()
         text, messages = _query(name, argv)
-        states = config_inputs.find_inputs(program, config, text, messages, queried_ns)
+        states = config_cache.find_inputs(program, config, text, messages, queried_ns)
         if states is not None:
-            cache.put(argv, text, states)
+            config_cache.write(file, text, states)
     return text
 
 
@@ -240,3 +225,56 @@ def _paths(value: str | None) -> list[Path]:
 def _expand_tokens(text: str, tokens: dict[str, str]) -> str:
     """Replace the tokens that ssh -G does not expand (ssh_config(5), TOKENS)."""
     return re.sub("%.", lambda match: tokens.get(match[0], match[0]), text)
+
+
+@dataclass(frozen=True)
+class Route:
+    """A host's name, its SSH settings, and the name and settings of each jump host in order."""
+
+    name: str
+    config: SshConfig
+    jumps: tuple[tuple[str, SshConfig], ...]
+
+    def to_json(self) -> str:
+        """Return JSON; equal routes have equal JSON, and its paths are absolute."""
+        return json.dumps(vars(self), default=_to_plain, sort_keys=True)
+
+    @classmethod
+    def from_table(cls, table: dict[str, Any]) -> Route:
+        """Return the route of the JSON object that `to_json` wrote."""
+        jumps = tuple((jump, _config_from(settings)) for jump, settings in table["jumps"])
+        return cls(table["name"], _config_from(table["config"]), jumps)
+
+
+def resolve_route(host: Host, inventory: Inventory) -> Route:
+    """Resolve the route with OpenSSH. Raises Unreachable if ssh or its configuration fails, and
+    AuthenticationFailed if hosts.toml names a key file that does not exist."""
+    _refuse_missing_key(host, inventory)
+    config = resolve(host, inventory)
+    jumps = config.proxy_jump.split(",") if config.proxy_jump else []
+    return Route(
+        host.name,
+        config,
+        tuple((jump, resolve_jump(jump.removeprefix("ssh://"), inventory)) for jump in jumps),
+    )
+
+
+def _refuse_missing_key(host: Host, inventory: Inventory) -> None:
+    """Raise AuthenticationFailed if the key file that hosts.toml names does not exist: ssh leaves
+    it out, and the host would only refuse every other key."""
+    if host.identity_file and not inventory.absolute(host.identity_file).is_file():
+        raise AuthenticationFailed(
+            host.name,
+            f'identity_file = "{host.identity_file}" in hosts.toml is not a file on the controller',
+            "correct identity_file of the host or of [defaults]",
+        )
+
+
+def _to_plain(value: Any) -> Any:
+    return str(value.absolute()) if isinstance(value, Path) else vars(value)
+
+
+def _config_from(table: dict[str, Any]) -> SshConfig:
+    paths = {key: tuple(map(Path, table[key])) for key in ("identity_files", "known_hosts")}
+    new_keys_file = table["new_keys_file"]
+    return SshConfig(**{**table, **paths, "new_keys_file": new_keys_file and Path(new_keys_file)})

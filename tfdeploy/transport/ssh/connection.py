@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import fabric
 import paramiko
 
-from tfdeploy.transport import CLOCK
-from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
+from tfdeploy.transport import ATTEMPTS, CLOCK, wait_before_retry
 from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S
 from tfdeploy.transport.ssh.dial import PATIENT, NoAnswer, Patience, dial
 from tfdeploy.transport.ssh.errors import (
@@ -30,8 +29,7 @@ from tfdeploy.transport.ssh.known_hosts import KnownKeys, look_up_keys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.transport.ssh.config import SshConfig
-    from tfdeploy.transport.ssh.route import Route
+    from tfdeploy.transport.ssh.config import Route, SshConfig
 
 BANNER_TIMEOUT_S = 20
 USER_TIMEOUT_MS = 20_000  # for sent bytes to be acknowledged, else the network is dead

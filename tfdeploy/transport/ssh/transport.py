@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 from contextlib import closing
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfdeploy.errors import Unreachable
 from tfdeploy.transport.rsync import RsyncTransfers
-from tfdeploy.transport.ssh.ciphers import transfer_command
-from tfdeploy.transport.ssh.route import resolve_route
+from tfdeploy.transport.ssh import config
+from tfdeploy.transport.ssh.config import resolve_route
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +20,13 @@ if TYPE_CHECKING:
     from tfdeploy.transport import CompletedCommand
     from tfdeploy.transport.ssh.channels import ChannelPool, SshStream
     from tfdeploy.transport.ssh.connection import SshConnection
+
+
+# OpenSSH before version 10 prefers the first one: about twice the CPU time for a byte if
+# the processor has instructions for AES.
+SLOW_CIPHER = "chacha20-poly1305@openssh.com"
+FAST_CIPHER = "aes128-gcm@openssh.com"
+CPU_INFO = Path("/proc/cpuinfo")
 
 
 class SshTransport(RsyncTransfers):
@@ -53,3 +63,27 @@ class SshTransport(RsyncTransfers):
             return connect(resolve_route(self._host, self._inventory), self._accept_new)
 
         return ChannelPool(self.host, open_connection)
+
+
+def transfer_command(host: Host, inventory: Inventory) -> list[str]:
+    """Return ssh's command line for large transfers, without the host's name: it prefers AES-GCM to
+    the slower cipher, if both may be used."""
+    command = config.ssh_command(host, inventory)
+    try:
+        ciphers = config.settings(config.answer(host, inventory))["ciphers"][0].split(",")
+    except (Unreachable, KeyError):  # rsync's ssh says why
+        return command
+    if ciphers[0] == SLOW_CIPHER and FAST_CIPHER in ciphers and _has_aes():
+        ciphers = [FAST_CIPHER, *(each for each in ciphers if each != FAST_CIPHER)]
+        command += ["-o", f"Ciphers={','.join(ciphers)}"]
+    return command
+
+
+@cache
+def _has_aes() -> bool:
+    """Return whether this machine's processor has instructions for AES, as all of Apple's have."""
+    try:
+        words = CPU_INFO.read_text().split()
+    except OSError:
+        return platform.system() == "Darwin"
+    return "aes" in words

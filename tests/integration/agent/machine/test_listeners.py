@@ -41,6 +41,21 @@ def test_sockets_at_which_anybody_may_arrive_are_listed(monkeypatch, is_asked):
         assert inode not in {each.inode for each in listeners.of_user(os.geteuid() + 1)}
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("is_asked", [True, False], ids=["sock_diag", "tables"])
+def test_connections_to_a_port_are_listed_by_the_sockets_of_those_who_connect(
+    monkeypatch, is_asked, address
+):
+    if not is_asked:
+        monkeypatch.setattr(listeners, "diagnose", _refuse)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as listener:
+        port = listener.getsockname()[1]
+        assert listeners.connected_to(port) == set()
+        with socket.create_connection((address, port)) as client:
+            assert listeners.connected_to(port) == {str(os.fstat(client.fileno()).st_ino)}
+
+
 def _refuse(*arguments, **named):
     raise OSError("the kernel does not list sockets")
 

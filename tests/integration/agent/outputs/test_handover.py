@@ -13,7 +13,7 @@ from support.chief import save, seen_by_programs
 from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import hold, install
 from tfdeploy.agent.refusal import Refusal
-from tfdeploy.shared import hashing, state_file
+from tfdeploy.shared import filesystem, state_file
 from tfdeploy.shared.protocol.message import Done
 from tfdeploy.shared.protocol.outputs import CHECKPOINT, DeliveredUnit
 
@@ -138,7 +138,7 @@ def send_checkpoint(step, task=CHIEF):
 
 
 def listed(folder, step):
-    files = [(p.name, hashing.sha256(os.fspath(p))) for p in folder.glob(f"model.ckpt-{step}.*")]
+    files = [(p.name, filesystem.sha256(os.fspath(p))) for p in folder.glob(f"model.ckpt-{step}.*")]
     return DeliveredUnit(f"model.ckpt-{step}", CHECKPOINT, files)
 
 

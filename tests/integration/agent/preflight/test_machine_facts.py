@@ -45,7 +45,7 @@ def environments(home, tmp_path, monkeypatch):
 
 
 def found(pythons=()):
-    return {p.path: p.tensorflow for p in machine_facts.explore([*pythons]).pythons}
+    return {p.path: p.framework for p in machine_facts.explore([*pythons], "tensorflow").pythons}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,16 @@ def test_the_python_of_a_clone_is_not_run_unasked(environments, home, clone, tri
     environments("project/.venv")
     (home / clone / ".git").mkdir()
     assert found() == ({"~/project/.venv/bin/python": "2.21.0"} if tried else {})
+
+
+def test_the_environment_of_another_framework_is_found(environments, home):
+    environments("tf")
+    [packages] = home.glob("tf/lib/python3*/site-packages")
+    (packages / "torch").mkdir()
+    (packages / "torch-2.9.1.dist-info").mkdir()
+    (packages / "torch-2.9.1.dist-info/METADATA").write_text("Name: torch\nVersion: 2.9.1\n")
+    assert [p.framework for p in machine_facts.explore([], "torch").pythons] == ["2.9.1"]
+    assert not machine_facts.explore([], "jax").pythons
 
 
 def test_an_environment_without_tensorflow_is_skipped(environments):
@@ -92,12 +102,12 @@ def test_a_broken_python_is_skipped(environments, home):
 def test_the_python_of_the_path_is_named_python3(monkeypatch):
     python = shutil.which("python3", path="/usr/local/bin:/usr/bin")
     monkeypatch.setenv("PATH", os.path.dirname(python))
-    first = machine_facts.explore([]).pythons[0]
+    first = machine_facts.explore([], "tensorflow").pythons[0]
     assert first.path == "python3"
 
 
 def test_the_size_and_the_addresses_are_those_of_this_machine():
-    facts = machine_facts.explore([])
+    facts = machine_facts.explore([], "tensorflow")
     assert facts.cpus == len(os.sched_getaffinity(0))
     assert facts.memory_bytes > 1 << 28
     assert not [address for address in facts.addresses if address.startswith(("127.", "::1"))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,8 +13,8 @@ from support.ports import free_port
 from support.refusals import start_refusal
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.machine import leases, nvidia
-from tfdeploy.agent.preflight import port_check
+from tfdeploy.agent.machine import leases
+from tfdeploy.agent.queue import resources
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import start
 
@@ -57,7 +56,7 @@ def test_a_lease_of_another_run_is_refused_at_once_and_names_the_run(release, ho
 
 
 def test_a_lease_of_a_concurrent_start_is_waited_for(release, hold_lease, monkeypatch):
-    monkeypatch.setattr(start, "LEASE_WAIT_S", 0.2)
+    monkeypatch.setattr(resources, "LEASE_WAIT_S", 0.2)
     port = free_port()
     other = hold_lease(f"port/{port}")
     with pytest.raises(Refusal, match=f"^port {port} is taken by pid {other.pid}, ") as refused:
@@ -100,32 +99,6 @@ def gpus(tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", os.fspath(folder))
 
     return provide
-
-
-def test_a_gpu_that_another_program_fills_is_taken_until_it_is_free(release, tmp_path, monkeypatch):
-    used = tmp_path / "used"
-    (tmp_path / "nvidia-smi").write_text(
-        f"""#!/bin/sh
-case $1 in
-    -L) echo 'GPU 0: NVIDIA H100 (UUID: GPU-1)' ;;
-    --query-gpu*) echo "0, 97, $(cat {used}), 81559" ;;
-    --query-compute-apps*) echo 'GPU-1, {os.getpid()}'; echo 'GPU-2, 1' ;;
-esac
-"""
-    )
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(nvidia, "FREE_WAIT_S", 0.0)
-    used.write_text("71680")
-    message, _ = start_refusal(gpus=[0])
-    assert message.startswith(
-        f"GPU 0 is taken: 70.0 of its 79.6 GiB are used by pid {os.getpid()} ("
-    )
-    assert message.endswith(f" of {pwd.getpwuid(os.getuid()).pw_name}")
-    assert [taken.message for taken in port_check.holders({}, [0]).taken] == [message]
-    used.write_text("400")  # a desktop
-    assert port_check.holders({}, [0]).taken == []
-    nvidia.require_free(nvidia.gpu_resources())
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,37 @@ def test_ready_port_needs_only_a_listener(supervise):
     assert run_alone(supervise, listen, ready="port").reaches("READY")
 
 
+LISTEN = "listener = socket.create_server(('', int(os.environ['PORT'])))\n"
+
+
+def meeting(supervise, code, index=0, **changes):
+    """Start a worker of two that are to meet at the port of worker:0."""
+    settings = make_heartbeat_settings(task=f"worker:{index}", needed=[])
+    return supervise(code, index=index, ready="rendezvous", heartbeat=settings, **changes)
+
+
+def test_the_chief_is_ready_at_the_rendezvous_when_it_listens_the_others_when_connected(supervise):
+    port = free_port()
+    wait = "while not os.path.exists('go'): time.sleep(0.01)\n"
+    code = wait + LISTEN + RUN_UNTIL_LET_END
+    chief = meeting(supervise, code, port=port, master_port=port)
+    connect = f"connection = socket.create_connection(('localhost', {port}))\n"
+    other = meeting(supervise, wait + connect + RUN_UNTIL_LET_END, index=1, master_port=port)
+    assert chief.reaches("RUNNING") and other.reaches("RUNNING")
+    for task in (chief, other):
+        assert task.state.state == "RUNNING"
+        Path(paths.work(task.task_dir), "go").touch()
+        assert task.reaches("READY")
+        assert task.state.reason == ""
+
+
+def test_a_task_that_meets_nobody_is_ready_after_ready_timeout_s_and_says_so(supervise):
+    task = meeting(supervise, RUN_UNTIL_LET_END, index=1, master_port=free_port(),
+                   ready_timeout_s=0.3)  # fmt: skip
+    assert task.reaches("READY")
+    assert task.state.reason == "it has not met worker:0 at its port within 0.3 s"
+
+
 def test_a_port_opened_by_another_process_does_not_make_a_task_ready(supervise):
     with socket.create_server(("", 0)) as other:
         port = other.getsockname()[1]
@@ -299,7 +330,8 @@ class Stalling:
         launch = make_launch(policy=make_policy(stall_timeout_s=60.0))
         log, child = SimpleNamespace(grew_at=self.now), SimpleNamespace(pid=0)
         self.watch = watch.AttemptWatch(
-            child, launch, str(folder), "mark", log, lambda: None, lambda: None, lambda ports: None
+            child, launch, str(folder), "mark", log,
+            lambda: None, lambda reason: None, lambda ports: None,
         )  # fmt: skip
 
     def after(self, seconds, every_s=5.0):

@@ -12,7 +12,7 @@ import pytest
 
 from tfdeploy.agent.releases import receive
 from tfdeploy.release import snapshot
-from tfdeploy.shared import hashing
+from tfdeploy.shared import filesystem
 from tfdeploy.transfer.pack import PackCache
 
 SECOND = 10**9
@@ -32,7 +32,7 @@ def source(tmp_path):
 @pytest.fixture(autouse=True)
 def no_file_is_hashed(monkeypatch):
     receive.staged.clear()
-    monkeypatch.setattr(hashing, "sha256", None)
+    monkeypatch.setattr(filesystem, "sha256", None)
 
 
 def data_set(source):

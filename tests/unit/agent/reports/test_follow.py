@@ -10,7 +10,7 @@ from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.reports import follow as follow_module
 from tfdeploy.agent.reports.follow import follow
-from tfdeploy.agent.reports.logs.tail import CHUNK
+from tfdeploy.agent.reports.tail import CHUNK
 from tfdeploy.shared import records
 from tfdeploy.shared.protocol.reports import LogLines, NewCheckpoint, NewEvents, StateChange
 from tfdeploy.shared.records import TaskState

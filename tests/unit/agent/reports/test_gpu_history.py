@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tfdeploy.agent.reports import gpu_history
+from tfdeploy.agent.reports import history
 from tfdeploy.shared.protocol.reports import GpuUse
 
 MEBIBYTE = 1 << 20
@@ -40,12 +40,12 @@ def recorded(tmp_path, monkeypatch):
     def record(count, file=tmp_path / "worker-0.gpus.jsonl"):
         ended, pipe = os.pipe()
         sampler = Answers(count, pipe)
-        monkeypatch.setattr(gpu_history, "GpuSampler", lambda gpus, every_s: sampler)
-        monkeypatch.setattr(gpu_history, "TICK_S", 0.0)
-        monkeypatch.setattr(gpu_history, "MAX_HISTORY_BYTES", MAX_BYTES)
+        monkeypatch.setattr(history, "GpuSampler", lambda gpus, every_s: sampler)
+        monkeypatch.setattr(history, "TICK_S", 0.0)
+        monkeypatch.setattr(history, "MAX_HISTORY_BYTES", MAX_BYTES)
         seconds = iter(range(count))
-        monkeypatch.setattr(gpu_history.time, "time", lambda: float(next(seconds)))
-        gpu_history.record(str(file), [0], ended)
+        monkeypatch.setattr(history.time, "time", lambda: float(next(seconds)))
+        history.record_gpus(str(file), [0], ended)
         os.close(ended)
         return file, sampler
 

@@ -44,6 +44,37 @@ def test_other_forms_of_keras(line, epoch_and_batch):
     assert (said.epoch, said.epochs, said.batch, said.batches) == epoch_and_batch
 
 
+# Each format as its program prints it: PyTorch's examples (mnist, imagenet), tutorials, tqdm,
+# Lightning with tqdm and with rich, and Keras' ModelCheckpoint below a bar.
+@pytest.mark.parametrize(
+    ("text", "epoch_and_batch"),
+    [
+        ("Train Epoch: 2 [5120/60000 (9%)]\tLoss: 0.3", (2, None, 5120, 60000)),
+        ("Epoch: [3][ 10/5005]\tTime 0.1 (0.2)\tLoss 6.9", (3, None, 10, 5005)),
+        ("Epoch [2/5], Step [100/600], Loss: 0.2", (2, 5, 100, 600)),
+        ("Epoch 3 in 4.20 sec", (3, None, None, None)),
+        ("INFO:root:epoch 2/10, loss 0.5", (2, 10, None, None)),
+        ("Epoch 2/10\n----------\ntrain Loss: 0.5 Acc: 0.7", (2, 10, None, None)),
+        ("epoch: 4 of 9", (4, 9, None, None)),
+        (" 45%|████▌     | 45/100 [00:01<00:01, 30.12it/s]", (None, None, 45, 100)),
+        ("45it [00:01, 30.12it/s]", (None, None, 45, None)),
+        ("Epoch 2:  45%|███▌  | 45/100 [00:01<00:01, 30it/s, loss=0.3]", (2, None, 45, 100)),
+        ("Epoch 2/9 ━━━━━━ 45/100 0:00:01 • 0:00:01 30.1it/s", (2, 9, 45, 100)),
+        (
+            "Epoch 2/9: 45%|███| 45/100 [00:01<00:01]\nValidation: 3/7 [00:01<00:02]",
+            (2, 9, 45, 100),
+        ),
+        (BAR + "\nEpoch 1: val_loss improved from inf to 0.5\n", (1, 2, 80, 80)),
+        (BAR + "Restoring model weights from the end of the best epoch: 3.\n", (1, 2, 80, 80)),
+        ("Downloading: 45%|████▌     | 45/100 [00:01<00:01, 30MB/s]", (None, None, None, None)),
+        ("wrote part 3/7 of epoch.npz; epochs 4", (None, None, None, None)),
+    ],
+)
+def test_other_programs_print_epochs_and_batches(text, epoch_and_batch):
+    said = progress.parse_log(text)
+    assert (said.epoch, said.epochs, said.batch, said.batches) == epoch_and_batch
+
+
 @pytest.mark.parametrize(
     ("line", "step", "loss"),
     [
@@ -52,6 +83,7 @@ def test_other_forms_of_keras(line, epoch_and_batch):
         ("global_step: 3", 3, ""),
         ("Step=4, Loss=1e-05", 4, "1e-05"),
         ("step 5 loss nan", 5, "nan"),
+        ("{'loss': 0.5, 'learning_rate': 1e-05, 'epoch': 1.5}", None, "0.5"),
         ("12ms/step - val_loss: 0.3", None, ""),
         ("stepped 3 times, lossless 4", None, ""),
         ("Step 92257989966918359 cancelled", None, ""),

@@ -15,7 +15,7 @@ from support.host_runs import create_release, create_run
 from support.refusals import reasons
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.environments import locks as environment_locks
+from tfdeploy.agent.environments import marker
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import disk, run_record
@@ -195,7 +195,7 @@ def test_an_environment_is_removed_with_the_cache_that_has_its_files(environment
 
 
 def test_an_environment_that_is_being_built_is_not_removed(environments):
-    with environment_locks.taken("p", "other"):
+    with marker.lock_taken("p", "other"):
         answer = remove("p", [], [], ["other"])
     assert reasons(answer) == {"other": "it is being built"}
 
@@ -306,7 +306,7 @@ def test_the_cache_is_emptied_with_an_environment(root):
 
 def test_the_cache_stays_while_any_environment_is_being_built(root):
     cache = create_cache()
-    with environment_locks.cache_in_use():  # of another project, or of another host
+    with marker.cache_in_use():  # of another project, or of another host
         remove("p", [], [], ["abc"])
         assert (cache / "uv/wheel").exists()
     remove("p", [], [], ["abc"])

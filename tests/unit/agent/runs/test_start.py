@@ -11,8 +11,7 @@ from support.builders import make_heartbeat_settings, make_launch
 from support.refusals import start_refusal
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.machine import lock
-from tfdeploy.agent.machine.guard import preload
+from tfdeploy.agent.machine import guard, lock
 from tfdeploy.agent.runs import start_checks
 
 
@@ -100,7 +99,7 @@ def test_a_host_for_whose_processor_there_is_no_library_is_refused(release):
 
 
 def test_a_host_that_cannot_load_the_library_is_refused(release):
-    library = Path(preload.library())
+    library = Path(guard.library())
     library.parent.mkdir(parents=True)
     library.write_bytes(b"no library")
     message, hint = start_refusal(network="guarded")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.machine import listeners, process
-from tfdeploy.agent.machine.guard import preload
+from tfdeploy.agent.machine import guard, listeners, process
 from tfdeploy.agent.machine.listeners import ListeningSocket
 from tfdeploy.agent.supervision.exposed_ports import MAX_NAMED, ExposedPorts
 
@@ -30,7 +29,7 @@ def host(monkeypatch):
     monkeypatch.setattr(process, "name", "pid {}".format)
     monkeypatch.setattr(process, "read", lambda pid, name: b"cmd")
     monkeypatch.setattr(process, "is_readable", lambda pid: pid != 3)
-    monkeypatch.setattr(preload, "is_loaded", lambda pid: pid == 1)
+    monkeypatch.setattr(guard, "is_loaded", lambda pid: pid == 1)
     return sockets, looks
 
 

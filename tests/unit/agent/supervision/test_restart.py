@@ -140,15 +140,20 @@ ValueError: boom
 I0000 shutting down
 """
 FIRST = Attempt(0.0, True, restart.last_traceback(BOOM), progress=4)
+SECOND = Attempt(60.0, True, FIRST.failure, progress=4)
+TWICE = "twice with the same traceback and no progress in between"
 
 
 def test_the_same_traceback_twice_without_progress_is_not_retried():
     again = Attempt(60.0, True, FIRST.failure, progress=4)
-    assert decision(Exit(1), [FIRST, again]) == Decision(
-        "FAILED",
-        0.0,
-        "exit 1, twice with the same traceback and no progress in between: ValueError: boom",
-    )
+    assert decision(Exit(1), [FIRST, again]) == Decision("FAILED", 0.0, f"exit 1, {TWICE}")
+
+
+def test_the_first_failure_is_named_if_restarts_fail_in_another_way():
+    """The first one left a folder, for example, and each restart fails because it is there."""
+    exists = Attempt(60.0, True, "  File\nFileExistsError: /tmp/worker_1", progress=4)
+    reason = decision(Exit(1, exception="FileExistsError"), [FIRST, exists, exists]).reason
+    assert reason == f"exit 1, {TWICE}: FileExistsError; the first time: ValueError: boom"
 
 
 @pytest.mark.parametrize(
@@ -267,12 +272,54 @@ errors_impl.InvalidArgumentError: Graph execution error:
 )
 def test_the_reason_has_the_cause_of_a_graph_execution_error(detail):
     output = GRAPH_ERROR % detail
-    [first] = restart.record_failure([Attempt(0.0, True)], 1, output, lambda: 4)
-    second = Attempt(60.0, True, first.failure, first.cause, progress=4)
-    assert decision(Exit(1), [first, second]).reason.endswith(
-        ": errors_impl.InvalidArgumentError: Graph execution error: "
+    assert restart.exception(output) == (
+        "errors_impl.InvalidArgumentError: Graph execution error: "
         "indices[0,0] = 99 is not in [0, 5)"
     )
+
+
+CHAIN = b"""Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    import nothing
+ModuleNotFoundError: No module named 'nothing'
+
+%b
+
+Traceback (most recent call last):
+  File "train.py", line 5, in <module>
+    raise RuntimeError("no data")
+RuntimeError: no data
+"""
+
+
+@pytest.mark.parametrize("sentence", restart.CHAINED)
+def test_the_reason_has_the_innermost_exception(sentence):
+    assert restart.exception(CHAIN % sentence) == (
+        "RuntimeError: no data, from ModuleNotFoundError: No module named 'nothing'"
+    )
+
+
+def test_an_exception_that_was_printed_before_is_not_the_innermost_one():
+    assert restart.exception(CHAIN % b"another trial") == "RuntimeError: no data"
+    assert restart.exception(b"no traceback") == ""
+
+
+def test_a_launcher_that_ends_with_its_child_is_not_the_reason():
+    launcher = b"Traceback (most recent call last):\n  File 'run.py'\nelastic.ChildFailedError: \n"
+    assert restart.exception(BOOM + launcher) == "ValueError: boom"
+
+
+@pytest.mark.parametrize(
+    ("history", "changes", "reason"),
+    [
+        ([NEVER_READY], {}, "exit 1, before it was ever READY: ValueError: boom"),
+        ([READY], {}, "exit 1: ValueError: boom; restart 1 of 10"),
+        ([READY], {"exits": [3]}, "exit 1, which is not retried: ValueError: boom"),
+        ([FIRST, SECOND], {}, f"exit 1, {TWICE}: ValueError: boom"),
+    ],
+)
+def test_the_reason_has_the_exception(history, changes, reason):
+    assert decision(Exit(1, exception="ValueError: boom"), history, **changes).reason == reason
 
 
 def exit_without_traceback(code=1, progress=4):

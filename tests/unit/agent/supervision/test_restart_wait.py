@@ -6,6 +6,7 @@ from types import MethodType, SimpleNamespace
 
 from tfdeploy.agent.supervision.supervisor import Supervisor
 from tfdeploy.agent.supervision.watch import STOP
+from tfdeploy.shared.records import GETS_CHECKPOINTS
 
 
 def waits(delay_s, orders):
@@ -18,6 +19,19 @@ def waits(delay_s, orders):
     )
     supervisor._wait = MethodType(Supervisor._wait, supervisor)
     return Supervisor._wait_for_restart(supervisor, delay_s), states
+
+
+def test_a_task_says_that_it_gets_the_chiefs_checkpoints_before_its_first_start():
+    states = []
+    supervisor = SimpleNamespace(
+        attempts=[],
+        state=SimpleNamespace(reason=""),
+        membership=SimpleNamespace(backup=lambda is_restart: lambda: None),
+        write=lambda state, **changes: states.append((state, changes)),
+        _wait=lambda left_s: True,
+    )
+    assert Supervisor._wait_for_backup(supervisor)
+    assert states == [("STARTING", {"reason": GETS_CHECKPOINTS}), ("STARTING", {"reason": ""})]
 
 
 def test_a_restart_at_once_is_cancelled_by_an_order_that_has_arrived():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.builders import make_launch
 
-from tfdeploy.agent.machine.guard import preload, source_ports
+from tfdeploy.agent.machine import guard
 from tfdeploy.agent.supervision.spawn import environment, environment_of_user, preloaded
 
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
@@ -90,7 +90,7 @@ def test_what_the_user_preloads_comes_first():
 
 
 def user_environment(monkeypatch, base=None, **changes):
-    monkeypatch.setattr(preload, "prepare", lambda: "/agent/preload/x86_64.so")
+    monkeypatch.setattr(guard, "prepare", lambda: "/agent/preload/x86_64.so")
     launch = make_launch(**{"network": "guarded", **changes})
     return environment_of_user(launch, base or {}, "/task")
 
@@ -106,7 +106,7 @@ def test_a_command_of_a_user_has_the_variables_and_the_guard_of_the_task(monkeyp
 
 @pytest.mark.parametrize("network", ["guarded", "strict"])
 def test_a_command_of_a_user_connects_from_the_ports_of_a_strict_task(monkeypatch, network):
-    monkeypatch.setattr(source_ports, "read", lambda task_dir: (21000, 21127))
+    monkeypatch.setattr(guard, "read_ports", lambda task_dir: (21000, 21127))
     found = user_environment(monkeypatch, network=network).get("TFDEPLOY_SOURCE_PORTS")
     assert found == {"guarded": None, "strict": "21000 21127"}[network]
 

@@ -12,7 +12,8 @@ from tfdeploy.commands.following.launching import Launching
 from tfdeploy.errors import LeaseConflict
 from tfdeploy.planning import launch
 from tfdeploy.run import Run
-from tfdeploy.shared.protocol.reports import Started
+from tfdeploy.shared.protocol.reports import Started, StateChange
+from tfdeploy.shared.records import GETS_CHECKPOINTS, TaskReport
 
 HOSTS = "[hosts.a]\nworkers = 1\n[hosts.b]\nworkers = 1"
 OTHER_RUN = "r-9"  # greater than r-1, so r-1 waits for it
@@ -38,6 +39,36 @@ class Agent:
 
     def close(self):
         self.is_closed = True
+
+
+class Reports:
+    """The events of two hosts: (seconds since the one before, task, state, reason)."""
+
+    def __init__(self, monkeypatch, *events):
+        self.now, self._left = 1000.0, list(events)
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def events(self, deadline):
+        while self._left:
+            seconds, task, state, reason = self._left[0]
+            if deadline is not None and self.now + seconds > deadline:
+                return
+            self.now += seconds
+            del self._left[0]
+            yield "a", StateChange(TaskReport(task, state, 0.0, None, None, 0, reason))
+
+
+def test_the_time_in_which_a_worker_gets_the_chiefs_checkpoints_does_not_count(monkeypatch):
+    run = Run("r-1", "f00d", "a9e", make_inventory(HOSTS), make_plan(HOSTS))
+    following = Reports(
+        monkeypatch,
+        (1.0, "worker:0", "RUNNING", ""),
+        (1.0, "worker:1", "STARTING", GETS_CHECKPOINTS),
+        (100.0, "worker:0", "READY", ""),
+        (1000.0, "worker:1", "RUNNING", ""),
+        (100.0, "worker:1", "READY", ""),
+    )
+    assert module.wait_until_ready(None, run, following, lambda host, report: None)
 
 
 @pytest.fixture

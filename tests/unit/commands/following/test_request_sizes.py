@@ -9,11 +9,10 @@ import pytest
 from support.builders import make_inventory
 
 from tfdeploy import run as runs
-from tfdeploy.commands.following.launching import StartRequests
 from tfdeploy.hosts.agent_session import COMPRESSED_FROM, query
-from tfdeploy.planning import launch, placing, roles
+from tfdeploy.planning import launch, placing
 from tfdeploy.shared.protocol.reports import Status
-from tfdeploy.shared.protocol.runs import RunRecord, Stop
+from tfdeploy.shared.protocol.runs import RunRecord, Start, Stop
 
 
 def make_run(count, workers=1):
@@ -31,11 +30,9 @@ def start_bytes(run, launches):
     """Return the bytes of the request that starts the tasks of the last host."""
     text = runs.to_record(run)
     record = RunRecord(1, text.run_json, text.hosts_toml)
-    requests = StartRequests(
-        record, roles.shared_texts(run.inventory.training, run.plan), launches[0]
-    )
     tasks = {str(p.task) for p in run.plan.placements_on(run.plan.hosts[-1])}
-    return len(requests.query([each for each in launches if each.task in tasks]).compressed)
+    on_host = [each for each in launches if each.task in tasks]
+    return len(query(Start(on_host, record)).compressed)
 
 
 def compressed(text):
@@ -48,13 +45,6 @@ def test_a_start_sends_a_host_less_than_a_few_compressed_clusters(count):
     cluster, hosts_toml = json.dumps(run.plan.cluster), runs.to_record(run).hosts_toml
     sent = start_bytes(run, launches)
     assert sent < 1500 + 8 * compressed(cluster) + compressed(hosts_toml)
-
-
-@pytest.mark.parametrize("count", [2, 6, 25])
-def test_a_host_is_sent_the_cluster_once_for_all_of_its_tasks(count):
-    one, eight = make_run(8 * count), make_run(count, workers=8)
-    more = start_bytes(*eight) - start_bytes(*one)  # two runs with the same number of tasks
-    assert more < 7 * 300
 
 
 @pytest.mark.parametrize("count", [16, 48, 200])

@@ -35,6 +35,8 @@ def steps(*pairs):
         ({"log_progress": LogProgress(epoch=3, epochs=10)}, Position("epoch", 2, 10)),
         ({"log_progress": LogProgress(batch=5, batches=20)}, Position("step", 5, 20)),
         ({"log_progress": LogProgress(epoch=3, epochs=0)}, None),
+        ({"log_progress": LogProgress(epoch=3)}, Position("epoch", 3)),
+        ({"log_progress": LogProgress(epoch=3, batch=50, batches=200)}, Position("epoch", 3.25)),
     ],
 )
 def test_the_position_is_what_the_task_says_with_its_end_if_it_is_known(fields, position):

@@ -15,8 +15,9 @@ PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1"
 STRATEGY = "s = tf.distribute.ParameterServerStrategy(resolver)"
 
 
-def warnings_of(hosts, top="", release=None):
-    intent = Intent(make_inventory(hosts, top=top), make_plan(hosts), release, {}, {})
+def warnings_of(hosts, top="", release=None, training=""):
+    inventory = make_inventory(hosts, top=top, training=training)
+    intent = Intent(inventory, make_plan(hosts), release, {}, {})
     return [str(warning) for warning in plan_warnings(intent)]
 
 
@@ -44,13 +45,33 @@ def test_a_plan_in_which_a_task_trains_gives_no_warning(tmp_path, hosts, text):
 
 
 @pytest.mark.parametrize(
+    ("command", "hosts", "is_lonely"),
+    [
+        ("torchrun train.py", "[hosts.w]\nworkers = 2", True),
+        ("accelerate launch train.py", "[hosts.w]\nworkers = 2", True),
+        ("torchrun train.py", "[hosts.w]\nworkers = 1", False),
+        ("torchrun --master_addr={chief_address} train.py", "[hosts.w]\nworkers = 2", False),
+        ("accelerate launch --config_file a.yaml train.py", "[hosts.w]\nworkers = 2", False),
+    ],
+)
+def test_a_launcher_that_is_not_told_of_the_other_workers_gives_a_warning(
+    command, hosts, is_lonely
+):
+    found = warnings_of(hosts, training=f'worker.command = "{command}"')
+    assert [line.partition(" ")[2].splitlines()[0] for line in found] == (
+        ["is not told of the other workers: each would train alone"] if is_lonely else []
+    )
+
+
+@pytest.mark.parametrize(
     ("host", "warning"),
     [
-        ("gpus = 4\nworkers = 1", "w: no task uses its GPUs 1, 2, 3"),
+        ("gpus = [0, 1, 2, 3]\nworkers = 1", "w: no task uses its GPUs 1, 2, 3"),
+        ("gpus = 4\nworkers = 1", ""),
         ("gpus = [0, 5]\nworkers = 1", "w: no task uses its GPU 5"),
         ('gpus = 4\nworkers = "per-gpu"', ""),
         (
-            "gpus = 4\nworkers = 1\n[hosts.s]\ngpus = 2\nspare = true",
+            "gpus = [0, 1, 2, 3]\nworkers = 1\n[hosts.s]\ngpus = 2\nspare = true",
             "w: no task uses its GPUs 1, 2, 3",
         ),
     ],

@@ -8,7 +8,7 @@ import math
 import pytest
 from support.finished import ONE, START, TWO, facts_of, finished_run
 
-from tfdeploy.experiments.run_report import charts, gpus, page
+from tfdeploy.experiments.run_report import charts, over_time, page
 from tfdeploy.experiments.run_report.over_time import GpuSample, TrainedRun
 from tfdeploy.experiments.scalars import Point
 
@@ -35,12 +35,12 @@ def drawn(**gpus):
 
 
 def test_the_gpus_of_a_task_are_one_sample():
-    [sample] = gpus.parse(line(0, [0, 90.0, 1024, 81920], [3, 50, 3072, 81920]).encode())
+    [sample] = over_time.parse(line(0, [0, 90.0, 1024, 81920], [3, 50, 3072, 81920]).encode())
     assert sample == GpuSample(START, 70.0, 4.0, 160.0)
 
 
 def test_a_gpu_that_does_not_report_its_use_has_its_memory():
-    [sample] = gpus.parse(line(0, [0, None, 1024, 2048]).encode())
+    [sample] = over_time.parse(line(0, [0, None, 1024, 2048]).encode())
     assert math.isnan(sample.busy_percent)
     assert (sample.used_gib, sample.total_gib) == (1.0, 2.0)
 
@@ -60,7 +60,7 @@ def test_a_gpu_that_does_not_report_its_use_has_its_memory():
     ],
 )  # fmt: skip
 def test_what_is_not_possible_is_skipped(text):
-    assert list(gpus.parse(text.encode())) == []
+    assert list(over_time.parse(text.encode())) == []
 
 
 def test_samples_are_sorted_and_those_of_another_time_are_skipped(tmp_path):
@@ -68,7 +68,7 @@ def test_samples_are_sorted_and_those_of_another_time_are_skipped(tmp_path):
     file = tmp_path / "worker-0.gpus.jsonl"
     times = (60, 30, 1e6, -1e6)
     file.write_text("\n".join([*(line(at, row) for at in times), '{"at": 1, "gp']))
-    found = gpus.read(file, START, START + 100)
+    found = over_time.read_gpus(file, START, START + 100)
     assert [sample.at - START for sample in found] == [30, 60]
 
 
@@ -76,7 +76,7 @@ def test_no_file_and_a_link_have_no_samples(tmp_path):
     (tmp_path / "secret").write_text(line(1, [0, 1, 1, 1]))
     (tmp_path / "link").symlink_to(tmp_path / "secret")
     for name in ("absent", "link"):
-        assert gpus.read(tmp_path / name, START, START + 100) == ()
+        assert over_time.read_gpus(tmp_path / name, START, START + 100) == ()
 
 
 # The chart
@@ -95,7 +95,7 @@ def test_each_task_has_a_line_and_a_place_in_the_legend():
 
 def test_many_tasks_are_one_line_with_a_band():
     runs = [TrainedRun("a", 0.0, {}, gpus={f"worker:{n}": used(n, 50, 50) for n in range(100)})]
-    [panel, _] = gpus.panels(runs)
+    [panel, _] = over_time.gpu_panels(runs)
     [folded] = panel.lines
     assert folded.label == "100 tasks: median, lowest and highest"
     assert [folded.low[0], folded.ys[0], folded.high[0]] == [0, 49.5, 99]
@@ -105,7 +105,7 @@ def test_many_tasks_are_one_line_with_a_band():
 def test_several_runs_have_a_line_each_in_the_colours_of_the_runs():
     two = {"worker:0": used(80), "worker:1": used(90)}
     runs = [TrainedRun("a", 0.0, {}), TrainedRun("b", 0.0, {}, gpus=two)]
-    [panel, _] = gpus.panels(runs)
+    [panel, _] = over_time.gpu_panels(runs)
     assert [(each.label, each.ys) for each in panel.lines] == [("b", [85.0])]
     assert panel.labels == ["a", "b"]
     assert not panel.legend  # the page has one for all charts
@@ -113,9 +113,9 @@ def test_several_runs_have_a_line_each_in_the_colours_of_the_runs():
 
 def test_a_long_run_keeps_its_times_and_means():
     samples = used(*([0, 100] * 5000))
-    [panel, _] = gpus.panels([TrainedRun("a", 0.0, {}, gpus={"worker:0": samples})])
+    [panel, _] = over_time.gpu_panels([TrainedRun("a", 0.0, {}, gpus={"worker:0": samples})])
     [shown] = panel.lines
-    assert len(shown.xs) == gpus.MAX_BINS
+    assert len(shown.xs) == over_time.MAX_BINS
     assert shown.xs[0] < samples[100].at and shown.xs[-1] > samples[-100].at
     assert all(45 < y < 55 for y in shown.ys)
 

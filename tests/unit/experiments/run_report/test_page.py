@@ -25,7 +25,7 @@ from tfdeploy.commands.status import RunStatus, TaskStatus
 from tfdeploy.errors import Unreachable
 from tfdeploy.experiments.run_report import page
 from tfdeploy.experiments.run_report.facts import gather
-from tfdeploy.release.by_products import is_by_product
+from tfdeploy.release.snapshot import is_by_product
 from tfdeploy.shared.records import TaskReport
 from unit.test_run import error_text
 
@@ -175,11 +175,25 @@ def test_several_runs_are_compared_and_differences_marked(tmp_path):
     assert len([a for a in found.all("path") if a.get("class") in ("line0", "line1")]) == 2
 
 
-def test_a_single_run_is_compared_with_the_one_before_it(tmp_path):
-    finished_run(tmp_path, name="base")
-    text = rendered(finished_run(tmp_path, TWO, training="replicas = 1")).text
-    assert "Compared with the run before it, base" in text
+def test_a_single_run_is_compared_with_the_last_one_that_succeeded(tmp_path):
+    finished_run(tmp_path, name="good")
+    failed = finished_run(tmp_path, TWO, name="bad")
+    write_history(failed, "worker-0", change(60, "FAILED"))
+    text = rendered(finished_run(tmp_path, "20260103-000000-cccc", training="replicas = 1")).text
+    assert "Compared with the last run that succeeded, or else the one before it, good" in text
     assert "training.replicas ≠" in text
+
+
+def test_the_page_has_what_was_not_committed_without_its_secrets(tmp_path, monkeypatch):
+    monkeypatch.setenv("KEY", "s3cret-value")
+    run = finished_run(tmp_path, training='secrets = ["KEY"]')
+    diff = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-rate = 1\n+key = 's3cret-value' \x1b[2J\n"
+    run = replace(run, source={"commit": "a" * 40, "branch": "main", "diff": diff})
+    text = rendered(run).text
+    assert f"{'a' * 12} on main, 1 file not committed" in text
+    assert "-rate = 1" in text
+    assert "s3cret-value" not in text
+    assert "\x1b" not in text
 
 
 def test_tables_and_pictures_can_be_read_aloud_and_reached_by_keyboard(tmp_path):

@@ -1,60 +1,14 @@
-"""Pictures: the plan, the timeline and the charts show what there is, within their frames."""
+"""Pictures: the timeline and the charts show what there is, within their frames."""
 
 from __future__ import annotations
 
 import math
 import re
 
-import pytest
-from support.builders import make_plan
-
-from tfdeploy.experiments.run_report import charts, plan_picture, timeline
+from tfdeploy.experiments.history import Change, Pause
+from tfdeploy.experiments.run_report import charts, timeline
 from tfdeploy.experiments.run_report.over_time import TrainedRun
 from tfdeploy.experiments.scalars import Point
-from tfdeploy.experiments.training.history import Change, Pause
-
-
-def numbers(texts):
-    return [float(number) for text in texts for number in re.findall(r"\d+", text)]
-
-
-# The plan
-
-
-@pytest.mark.parametrize(
-    ("hosts", "lines", "reads"),
-    [
-        ("[hosts.a]\nps = 2\nworkers = 3", 6, 0),
-        ("[hosts.a]\nworkers = 3", 4, 0),  # one line that all share, and one to each
-        ("[hosts.a]\nworkers = 1", 0, 0),
-        ("[hosts.a]\nps = 1\nworkers = 1\nchief = true\n[hosts.b]\nevaluator = true", 2, 1),
-    ],
-)
-def test_lines_connect_the_tasks_that_talk_to_each_other(hosts, lines, reads):
-    picture = plan_picture.draw(make_plan(hosts))
-    assert (len(picture.lines), len(picture.reads)) == (lines, reads)
-
-
-def test_everything_is_within_the_picture():
-    hosts = "".join(f"[hosts.h{n}]\nps = 1\nworkers = 3\nports = '2222-2240'\n" for n in range(8))
-    picture = plan_picture.draw(make_plan(hosts.replace("'", '"')))
-    tops = [host.y for host in picture.hosts]
-    assert tops == sorted(tops)
-    for host in picture.hosts:
-        assert host.y + host.height < picture.height
-        for task in host.tasks:
-            assert host.y < task.y
-            assert task.y + plan_picture.TASK_HEIGHT < host.y + host.height
-    assert max(numbers(picture.lines)) < picture.height
-
-
-def test_a_large_plan_is_described_in_words_only():
-    plan = make_plan('[hosts."h[1-70]"]\nworkers = 1')
-    assert plan_picture.draw(plan) is None
-    assert plan_picture.describe(plan) == (
-        "70 workers on 70 hosts; all workers connect to each other; worker:0 saves the checkpoints"
-    )
-
 
 # The timeline
 

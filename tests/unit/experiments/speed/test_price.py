@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.errors import PlanError
-from tfdeploy.experiments.speed import price
+from tfdeploy.experiments.speed import verdicts
 from tfdeploy.experiments.speed.results import MEASURED, Cell, Prices, Rate, Result, Sweep
 
 HOSTS = ("cpu", "gpu-01", "gpu-02")
@@ -25,9 +25,9 @@ def sweep_of(speeds, hosts, **fields):
 
 
 def test_a_number_is_the_price_of_all_hosts_without_their_own():
-    prices = price.parse(["0.4", "gpu-[01-02]=3"], HOSTS)
+    prices = verdicts.parse_prices(["0.4", "gpu-[01-02]=3"], HOSTS)
     assert [prices.of(host) for host in HOSTS] == [0.4, 3.0, 3.0]
-    assert price.parse([], HOSTS) is None
+    assert verdicts.parse_prices([], HOSTS) is None
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_number_is_the_price_of_all_hosts_without_their_own():
 )
 def test_bad_prices_are_refused(words, message):
     with pytest.raises(PlanError) as error:
-        price.parse(words, HOSTS)
+        verdicts.parse_prices(words, HOSTS)
     assert message in error.value.message
     assert "--price-per-hour" in error.value.hint
 
@@ -53,22 +53,22 @@ def test_a_million_examples_cost_the_hours_of_all_hosts_that_the_cell_uses():
     prices = Prices({"gpu-01": 3.0}, 0.6)
     sweep = sweep_of({1: [10.0]}, {1: ("cpu", "gpu-01")}, prices=prices, examples_per_step=100)
     hours = 1e6 / (10.0 * 100) / 3600
-    assert price.per_million(sweep, sweep.base).median == pytest.approx(3.6 * hours)
+    assert verdicts.per_million(sweep, sweep.base).median == pytest.approx(3.6 * hours)
 
 
 def test_without_examples_batches_are_counted():
     fields = {"prices": Prices({}, 3.6), "synchronous": True}
     sweep = sweep_of({2: [10.0]}, {2: ("cpu",)}, **fields)
-    assert price.per_million(sweep, sweep.base).median == pytest.approx(1e6 / 20 / 1000)
+    assert verdicts.per_million(sweep, sweep.base).median == pytest.approx(1e6 / 20 / 1000)
 
 
 def test_the_cheapest_cell_is_named_with_those_that_do_not_differ():
     hosts = {1: ("a",), 2: ("a", "b"), 4: ("a", "b", "c", "d")}
     speeds = {1: [10.0, 11.0, 12.0], 2: [21.0, 22.5, 25.0], 4: [25.0, 26.0, 27.0]}
-    found = price.cheapest(sweep_of(speeds, hosts, prices=Prices({}, 1.0)))
+    found = verdicts.cheapest(sweep_of(speeds, hosts, prices=Prices({}, 1.0)))
     assert (found.cell, found.equal) == (Cell(2, 1), (Cell(1, 1),))
 
 
 def test_one_cell_or_no_prices_have_no_cheapest():
-    assert price.cheapest(sweep_of({1: [1.0]}, {1: ("a",)}, prices=Prices({}, 1.0))) is None
-    assert price.cheapest(sweep_of({1: [1.0], 2: [1.0]}, {1: (), 2: ()})) is None
+    assert verdicts.cheapest(sweep_of({1: [1.0]}, {1: ("a",)}, prices=Prices({}, 1.0))) is None
+    assert verdicts.cheapest(sweep_of({1: [1.0], 2: [1.0]}, {1: (), 2: ()})) is None

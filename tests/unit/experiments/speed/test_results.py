@@ -6,7 +6,6 @@ import pytest
 
 from tfdeploy.experiments.scalars import Point
 from tfdeploy.experiments.speed import report
-from tfdeploy.experiments.speed.load import Load
 from tfdeploy.experiments.speed.results import (
     ENDED,
     FAILED,
@@ -24,10 +23,10 @@ def series(*points):
     return tuple(Point(step, time_s, None) for step, time_s in points)
 
 
-def measured(ps, workers, steps_per_s, *, repeat=1, hosts=(), source="events", **load):
+def measured(ps, workers, steps_per_s, *, repeat=1, hosts=(), source="events"):
     speed = Rate(steps_per_s, 45.0, source)
     name = f"run-{ps}-{workers}"
-    return Result(Cell(workers, ps), name, MEASURED, "", speed, Load(**load), repeat, hosts)
+    return Result(Cell(workers, ps), name, MEASURED, "", speed, repeat, hosts)
 
 
 def failed(ps, workers, reason="worker:1 on b: it ended: exit 1\n  | Traceback", repeat=1):
@@ -161,14 +160,6 @@ def test_each_cell_has_a_row():
     ]
 
 
-def test_what_a_cell_used_has_a_row():
-    used = Load(0.456, 1.0, 3.5, 12_340_000.0, None, 0.1)
-    [results] = make_sweep(Result(Cell(2, 1), "r", MEASURED, "", Rate(1.0, 9.0), used))
-    row = report.load_row(results)
-    assert tuple(row) == report.LOAD_COLUMNS
-    assert tuple(row.values()) == ("1", "2", "0.456", "1", "3.5", "0.1", "-", "12.3 MB/s")
-
-
 def test_examples_and_prices_have_columns_if_they_are_known():
     fields = {"examples_per_step": 128, "prices": Prices({}, 4.608)}
     sweep = make_sweep(measured(1, 1, 10.0, hosts=("a",)), failed(1, 2), **fields)
@@ -205,11 +196,6 @@ def test_cells_with_few_runs_are_said_to_be_not_compared():
         measured(1, 1, 10.0), measured(2, 1, 20.0)
     )
     assert "not compared" not in remarks(*thrice(1, 1, 10.0))
-
-
-def test_a_speed_up_above_the_ideal_is_said_to_be_not_believable():
-    found = remarks(*thrice(1, 1, 10.0), *thrice(1, 2, 24.9))
-    assert "1 ps, 2 workers: 2.49 times as fast as 1 ps, 1 worker can't be believed: 2 is" in found
 
 
 def test_steps_that_were_read_from_a_log_are_said_so():

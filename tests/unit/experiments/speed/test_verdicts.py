@@ -5,7 +5,6 @@ from __future__ import annotations
 from unit.experiments.speed.test_results import failed, make_sweep, measured
 
 from tfdeploy.experiments.speed import verdicts
-from tfdeploy.experiments.speed.results import Cell
 from tfdeploy.experiments.speed.verdicts import FASTER, FEW_RUNS, NO_DIFFERENCE, SLOWER, PsVerdict
 
 
@@ -60,23 +59,3 @@ def test_the_batches_of_a_synchronous_step_are_compared():
     results = [*about(1, 1, 10.0), *about(1, 2, 9.0)]
     [verdict] = verdicts.more_workers(make_sweep(*results, synchronous=True))
     assert verdict.verdict == FASTER
-
-
-def test_a_speed_up_above_the_ideal_beyond_the_spread_is_reported():
-    [found] = verdicts.too_fast(make_sweep(*about(1, 1, 10.0), *about(1, 2, 24.9)))
-    assert (found.cell, found.base, found.ideal) == (Cell(2, 1), Cell(1, 1), 2.0)
-    assert round(found.speedup, 2) == 2.49
-    assert not list(verdicts.too_fast(make_sweep(*about(1, 1, 10.0), *about(1, 2, 20.1))))
-
-
-def test_without_repeats_a_few_percent_above_the_ideal_are_noise():
-    def found(speed):
-        return list(verdicts.too_fast(make_sweep(measured(1, 1, 10.0), measured(1, 2, speed))))
-
-    assert found(20.9) == []
-    assert len(found(22.0)) == 1
-
-
-def test_more_ps_may_speed_up_each_worker():
-    results = [*about(1, 1, 10.0), *about(2, 1, 15.0), *about(2, 2, 29.0)]
-    assert not list(verdicts.too_fast(make_sweep(*results)))

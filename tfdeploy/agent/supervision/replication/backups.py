@@ -16,7 +16,7 @@ import time
 from ....shared import TYPE_CHECKING, filesystem, state_file
 from ....shared.units import SET, Walk
 from ... import paths
-from ...outputs import given
+from ...outputs import listing
 from .. import heartbeat, signing
 from . import offered_files
 
@@ -67,14 +67,16 @@ def fetch(launch: Launch, task_dir: str) -> None:
 
 
 def _fetch_once(launch: Launch, task_dir: str) -> None:
-    work, before = paths.work(task_dir), given.load(task_dir)
+    work, before = paths.work(task_dir), listing.load_given(task_dir)
     incoming = paths.incoming_for(task_dir, "backup")
     body = {"backup": True, **heartbeat.WITHOUT_LISTS}
     answer, _ = heartbeat.request(launch.heartbeat, body)
     listed = offered_files.fetch_list(launch.heartbeat, answer["backup"])
     units = [unit for unit in listed if _may_place(task_dir, before, unit)]
     offered = {path: (size, mtime) for unit in units for path, size, mtime in unit.files}
-    given.store(task_dir, {**before, **offered})  # first: a killed supervisor leaves no stray copy
+    listing.store_given(
+        task_dir, {**before, **offered}
+    )  # first: a killed supervisor leaves no stray copy
     for unit in units:
         if not offered_files.is_current(work, unit):
             filesystem.remove_folder(incoming)
@@ -87,10 +89,10 @@ def _fetch_once(launch: Launch, task_dir: str) -> None:
     for unit in units:
         folder, name = os.path.split(unit.path)
         state_file.write(os.path.join(work, folder), name)
-    given.store(task_dir, {**own, **offered})
+    listing.store_given(task_dir, {**own, **offered})
 
 
-def _may_place(task_dir: str, before: given.Files, unit: OutputUnit) -> bool:
+def _may_place(task_dir: str, before: listing.Files, unit: OutputUnit) -> bool:
     """Return whether a checkpoint may be placed: not where the worker has saved by itself, and not
     through a link, for example into the release. All of its files are in one folder."""
     work, folder = paths.work(task_dir), os.path.dirname(unit.path)
@@ -101,13 +103,13 @@ def _may_place(task_dir: str, before: given.Files, unit: OutputUnit) -> bool:
     return is_set and is_inside and not _is_own(task_dir, before, folder)
 
 
-def _is_own(task_dir: str, before: given.Files, folder: str) -> bool:
+def _is_own(task_dir: str, before: listing.Files, folder: str) -> bool:
     """Return whether the worker itself has saved in a folder of its directory."""
     saved = state_file.read(os.path.join(paths.work(task_dir), folder))
-    return bool(saved) and not given.names_given(task_dir, before, folder)
+    return bool(saved) and not listing.names_given(task_dir, before, folder)
 
 
-def _remove(task_dir: str, old: given.Files) -> None:
+def _remove(task_dir: str, old: listing.Files) -> None:
     """Remove given files that are as they were, and state files that name none of the others."""
     work = paths.work(task_dir)
     for path, stamp in old.items():
@@ -119,5 +121,5 @@ def _remove(task_dir: str, old: given.Files) -> None:
         if (info.st_size, info.st_mtime_ns) == stamp:
             os.remove(place)
     for folder in {os.path.dirname(path) for path in old}:
-        if given.names_given(task_dir, old, folder):
+        if listing.names_given(task_dir, old, folder):
             os.remove(os.path.join(work, folder, state_file.STATE))

@@ -1,7 +1,13 @@
-"""Files that the chief's supervisor offers to those of other hosts: a list, then each in pieces.
+"""Files that the chief's supervisor offers to those of other hosts: a list, then each in pieces;
+and the copies of the chief's outputs on the hosts that keep replicas of its checkpoints.
+
+<root>/<project>/runs/<run>/replica-outputs/work/     the same layout as the chief's own directory
 
 Both go through the heartbeat (heartbeat.py). A piece of a file is sent only while the file is as in
 the list. A supervisor that gets an error fetches the list again.
+
+The `checkpoint_dir` of an evaluator on another host is a link to the folder of the replica
+(replicas.py). The copies are hard-linked into it, under the chief's paths.
 """
 
 from __future__ import annotations
@@ -11,20 +17,23 @@ import io
 import json
 import os
 
-from ....shared import TYPE_CHECKING
+from ....shared import TYPE_CHECKING, filesystem, state_file
 from ....shared.protocol.message import Invalid, parse
-from ....shared.protocol.outputs import OutputUnit
+from ....shared.protocol.outputs import REPLICAS, OutputUnit, ReplicatedOutputs
 from ....shared.protocol.record import to_json
-from ...outputs import install, integrity
-from .. import heartbeat
+from ....shared.units import ANY, FOLDER, SAVED_MODEL, Unit, Walk
+from ... import paths
+from ...outputs import install, integrity, listing
+from .. import heartbeat, signing
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Tuple
+    from typing import Any, Dict, Iterator, List, Tuple
 
-    from ....shared.records import HeartbeatSettings
+    from ....shared.records import HeartbeatSettings, Launch
 
     Json = Dict[str, Any]
     Units = List[OutputUnit]
+
 
 PIECE = 1 << 20
 LIST = ".list-"
@@ -113,3 +122,140 @@ def paths_of(unit: OutputUnit) -> List[str]:
 
 def _is_safe(unit: OutputUnit) -> bool:
     return not any(".." in path.split("/") for path in [unit.path, *paths_of(unit)])
+
+
+INCOMING_LINKS = ".incoming-links"
+
+
+class OutputsOffer:
+    """The chief's side. `announced` is what the heartbeat announces: the list's `{name, size}`."""
+
+    def __init__(self, launch: Launch, task_dir: str) -> None:
+        self.announced: Json = {}
+        self.files = OfferedFiles(paths.work(task_dir))
+        self._launch = launch
+        self._changes = listing.OutputWatch(launch.project, launch.run, launch.task)
+
+    def update(self) -> None:
+        """Announce a new list if files have changed and are no longer being written."""
+        if not self._launch.outputs.copied_bytes or not self._changes.poll():
+            return
+        outputs = listing.outputs(self._launch.project, self._launch.run, self._launch.task)
+        units = _newest(self._copied(outputs.outputs), self._launch.outputs.copied_bytes)
+        self.announced = self.files.replace(units)
+
+    def _copied(self, units: Units) -> Units:
+        """Return the units that other hosts need: all, or those in the evaluator's folder."""
+        folder = self._launch.outputs.copied_from
+        return [u for u in units if not folder or is_below(folder, u.path)]
+
+
+def fetch_outputs(launch: Launch, offer: Json) -> None:
+    """Fetch new outputs, unit by unit, and delete those that are no longer offered.
+
+    A unit that changes meanwhile does not delay the others. Raises OSError; for the first unit that
+    has changed, after all others have arrived, ValueError or signing.Untrusted.
+    """
+    folder = paths.work(paths.task(launch.project, launch.run, REPLICAS))
+    incoming = os.path.join(os.path.dirname(folder), ".incoming-work")
+    filesystem.remove_folder(incoming)
+    os.makedirs(incoming)
+    units = fetch_list(launch.heartbeat, offer)
+    changed: List[Exception] = []
+    for unit in units:
+        try:
+            if not is_current(folder, unit):
+                fetch_unit(launch.heartbeat, unit, incoming, folder)
+            if launch.links and is_current(folder, unit):
+                link_unit(launch, folder, unit)
+        except (ValueError, signing.Untrusted) as error:
+            changed.append(error)
+    _remove_others(launch, folder, units)
+    filesystem.remove_folder(incoming)
+    if changed:
+        raise changed[0]
+
+
+def replicated_outputs(project: str, run: str) -> ReplicatedOutputs:
+    """List this host's replica. `hold` takes its units as those of a task REPLICAS."""
+    return ReplicatedOutputs([unit.to_message() for unit in replica_units(Walk(), project, run)])
+
+
+def replica_units(walk: Walk, project: str, run: str) -> Iterator[Unit]:
+    """Yield the units of this host's replica."""
+    return walk.units(paths.work(paths.task(project, run, REPLICAS)), "")
+
+
+def _newest(units: Units, limit_bytes: int) -> Units:
+    """Return the first units that fit into `limit_bytes`; the newest are first."""
+    chosen = []
+    for unit in units:
+        if unit.size <= limit_bytes:
+            chosen.append(unit)
+            limit_bytes -= unit.size
+    return chosen
+
+
+def _remove_others(launch: Launch, folder: str, units: Units) -> None:
+    offered = {path.lstrip("/") for unit in units for path in paths_of(unit)}
+    for unit in Walk().units(folder, ""):
+        for path in set(unit.files) - offered:
+            if launch.links:
+                unlink_file(launch, folder, path)
+            os.remove(os.path.join(folder, path))
+
+
+def link_unit(launch: Launch, copies: str, unit: OutputUnit) -> None:
+    """Link a unit of the folder `copies` into the evaluator's `checkpoint_dir`, if it belongs there
+    and is not linked yet. Raises OSError."""
+    if not is_below(launch.checkpoint_dir, unit.path):
+        return
+    names = paths_of(unit)
+    if all(_is_linked(launch, copies, path) for path in names):
+        return
+    incoming = os.path.join(os.path.dirname(copies), INCOMING_LINKS)
+    filesystem.remove_folder(incoming)
+    for path in names:
+        target = os.path.join(incoming, _relative(launch, path))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        filesystem.link_or_copy(os.path.join(copies, path), target)
+    path, files = _relative(launch, unit.path), [_relative(launch, file) for file in names]
+    # A model may be the whole folder. Other files that the evaluator has there must stay.
+    is_everything = path == "." and unit.kind in (FOLDER, SAVED_MODEL)
+    kind = ANY if is_everything else unit.kind
+    install.install(incoming, _folder(launch), path, kind, files)
+    filesystem.remove_folder(incoming)
+
+
+def unlink_file(launch: Launch, copies: str, path: str) -> None:
+    """Remove a file from the evaluator's folder, if it is still the copy. Raises OSError."""
+    if is_below(launch.checkpoint_dir, path) and _is_linked(launch, copies, path):
+        os.remove(os.path.join(_folder(launch), _relative(launch, path)))
+
+
+def is_below(folder: str, path: str) -> bool:
+    """Return whether a file of the chief is in `folder`.
+
+    False for TensorFlow's state file: the replica has its own, which names the checkpoints on this
+    host.
+    """
+    relative = os.path.relpath(path, folder)
+    return relative.split("/")[0] != ".." and relative != state_file.STATE
+
+
+def _folder(launch: Launch) -> str:
+    return paths.replica_dir(launch.project, launch.run)
+
+
+def _relative(launch: Launch, path: str) -> str:
+    return os.path.relpath(path, launch.checkpoint_dir)
+
+
+def _is_linked(launch: Launch, copies: str, path: str) -> bool:
+    """Return whether the evaluator's file is the copy: it may have its own file of this name."""
+    try:
+        copy = os.stat(os.path.join(copies, path))
+        linked = os.stat(os.path.join(_folder(launch), _relative(launch, path)))
+    except OSError:
+        return False
+    return (copy.st_size, copy.st_mtime_ns) == (linked.st_size, linked.st_mtime_ns)

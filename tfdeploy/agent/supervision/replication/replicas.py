@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ....shared.records import Launch
     from ..heartbeat import HeartbeatClient, HeartbeatServer
-    from . import backups, output_replicas
+    from . import backups, offered_files
 
     Json = Dict[str, Any]
 
@@ -46,6 +46,7 @@ class CheckpointOffer:
         self._outputs = _outputs_offer(launch, task_dir) if self._is_wanted else None
         self._task_dir = task_dir
         self._backup: Optional[backups.BackupOffer] = None
+        self._backup_lock = threading.Lock()  # another one: the folder may be large
         self._read_at = -FETCH_GAP_S
 
     def start(self, server: HeartbeatServer) -> None:
@@ -68,7 +69,7 @@ class CheckpointOffer:
         """Offer what synchronous workers need before they start (backups.py)."""
         from . import backups  # as in _outputs_offer
 
-        with self._lock:
+        with self._backup_lock:
             self._backup = self._backup or backups.BackupOffer(self._task_dir)
             return self._backup.update()
 
@@ -103,12 +104,12 @@ class CheckpointOffer:
             self._offered = checkpoint
 
 
-def _outputs_offer(launch: Launch, task_dir: str) -> Optional[output_replicas.OutputsOffer]:
+def _outputs_offer(launch: Launch, task_dir: str) -> Optional[offered_files.OutputsOffer]:
     if not launch.outputs.copied_bytes:
         return None
-    from . import output_replicas  # it loads modules that only runs with replicas need
+    from . import offered_files  # it loads modules that only runs with replicas need
 
-    return output_replicas.OutputsOffer(launch, task_dir)
+    return offered_files.OutputsOffer(launch, task_dir)
 
 
 def start_fetching(launch: Launch, client: HeartbeatClient) -> None:
@@ -137,9 +138,9 @@ def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
 
 
 def _fetch_outputs(launch: Launch, offer: Json) -> None:
-    from . import output_replicas  # as above
+    from . import offered_files  # as above
 
-    output_replicas.fetch(launch, offer)
+    offered_files.fetch_outputs(launch, offer)
 
 
 def _fetch_checkpoint(launch: Launch, offer: Json) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Self
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
 from tfdeploy.errors import RunError, raise_all
-from tfdeploy.transport.openssh import foreground
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -104,12 +104,23 @@ def run_labels(runs: Sequence[Run]) -> dict[str, str]:
 
 def require_free(port: int) -> None:
     """Raise RunError if a port of the controller can't be opened."""
-    error = foreground.bind_error(port)
+    error = _bind_error(port)
     if error is not None:
         raise RunError(
             f"port {port} of the controller can't be opened: {error.strerror}",
             "choose another with --port, or leave it out",
         )
+
+
+def _bind_error(port: int) -> OSError | None:
+    """Return why the controller's port cannot be opened, or None if it can."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error
+    return None
 
 
 class TensorBoard:

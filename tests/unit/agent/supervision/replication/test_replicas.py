@@ -17,7 +17,7 @@ from support.chief import save, seen_by_programs
 from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import listing
 from tfdeploy.agent.supervision import signing
-from tfdeploy.agent.supervision.replication import output_replicas, replicas
+from tfdeploy.agent.supervision.replication import backups, offered_files, replicas
 from tfdeploy.agent.supervision.replication.replicas import CheckpointOffer
 from tfdeploy.shared import filesystem, records, state_file
 from tfdeploy.shared.protocol.outputs import REPLICAS
@@ -54,6 +54,31 @@ def offering_chief(root, **changes):
 def is_offered(chief, step):
     chief.offer.update(chief.server)
     return (chief.server.checkpoint or {}).get("step") == step
+
+
+def test_a_piece_is_read_while_the_folder_is_walked_for_workers_that_start(root, monkeypatch):
+    walking, may_end = threading.Event(), threading.Event()
+
+    def walk(self):
+        walking.set()
+        may_end.wait()
+
+    monkeypatch.setattr(backups.BackupOffer, "update", walk)
+    with offering_chief(root) as chief:
+        save(chief.folder, 1)
+        assert is_offered(chief, 1)
+        file = chief.server.checkpoint["files"][0]["path"]
+        pieces = []
+        threads = [
+            threading.Thread(target=chief.offer.offer_backup, daemon=True),
+            threading.Thread(target=lambda: pieces.append(chief.offer.read(file, 0)), daemon=True),
+        ]
+        threads[0].start()
+        walking.wait()
+        threads[1].start()
+        is_read = eventually(lambda: pieces)
+        may_end.set()
+        assert is_read
 
 
 def replica_dir():
@@ -115,14 +140,14 @@ def test_outputs_of_the_chief_are_copied_and_deleted_with_it(root):
         keras(chief.work / "checkpoints/best.keras")
         write(chief.work, "export/_METADATA", "export/x", "old.csv")
         first = next_list(chief)
-        output_replicas.fetch(chief.launch, first)
+        offered_files.fetch_outputs(chief.launch, first)
         assert texts(chief.replica) == texts(chief.work)
         (chief.work / "old.csv").unlink()
         write(chief.work, "new.csv")
         second = next_list(chief)
-        output_replicas.fetch(chief.launch, second)
+        offered_files.fetch_outputs(chief.launch, second)
         assert texts(chief.replica) == texts(chief.work)
-        units = output_replicas.replicated_outputs("p", "r").outputs
+        units = offered_files.replicated_outputs("p", "r").outputs
         assert [unit.path for unit in units if unit.kind == "folder"] == ["export"]
 
 
@@ -130,9 +155,9 @@ def test_a_broken_file_does_not_replace_its_copy(root):
     with offering_chief_with_outputs(root) as chief:
         whole = keras(chief.work / "best.keras").read_bytes()
         first = next_list(chief)
-        output_replicas.fetch(chief.launch, first)
+        offered_files.fetch_outputs(chief.launch, first)
         (chief.work / "best.keras").write_bytes(whole[:-9])
-        output_replicas.fetch(chief.launch, next_list(chief))
+        offered_files.fetch_outputs(chief.launch, next_list(chief))
     assert (chief.replica / "best.keras").read_bytes() == whole
 
 
@@ -152,7 +177,7 @@ def test_a_file_that_keeps_changing_does_not_delay_the_others(root):
         offer = list_with(chief, "best.keras", "newest.csv")
         write(chief.work, "newest.csv", text="longer than before")
         with pytest.raises(signing.Untrusted):
-            output_replicas.fetch(chief.launch, offer)
+            offered_files.fetch_outputs(chief.launch, offer)
     assert (chief.replica / "best.keras").read_bytes() == complete
 
 
@@ -177,7 +202,7 @@ def test_an_evaluator_finds_the_chiefs_files_under_the_chiefs_paths(root):
         write(chief.work, "checkpoints/export/_METADATA", "checkpoints/export/d/x")
         write(chief.work, "elsewhere.csv")
         offer = list_with(chief, "checkpoints/best.keras", "checkpoints/export", "elsewhere.csv")
-        output_replicas.fetch(evaluator_of(chief), offer)
+        offered_files.fetch_outputs(evaluator_of(chief), offer)
     assert texts(replica_dir()) == texts(chief.work / "checkpoints")
 
 
@@ -185,12 +210,12 @@ def test_an_evaluator_loses_files_that_the_chief_deleted_and_keeps_its_own(root)
     with offering_chief_with_outputs(root) as chief:
         write(chief.work, "checkpoints/1.keras.tmp", "checkpoints/old/_METADATA")
         first = list_with(chief, "checkpoints/1.keras.tmp", "checkpoints/old")
-        output_replicas.fetch(evaluator_of(chief), first)
+        offered_files.fetch_outputs(evaluator_of(chief), first)
         write(replica_dir(), "eval/events", "checkpoint", "model.ckpt-1.index", text="its own")
         (chief.work / "checkpoints/old/_METADATA").unlink()
         (chief.work / "checkpoints/1.keras.tmp").unlink()
         keras(chief.work / "checkpoints/1.keras")
-        output_replicas.fetch(evaluator_of(chief), list_with(chief, "checkpoints/1.keras"))
+        offered_files.fetch_outputs(evaluator_of(chief), list_with(chief, "checkpoints/1.keras"))
     own = {"eval/events", "checkpoint", "model.ckpt-1.index"}
     assert {*texts(replica_dir())} == {"1.keras", *own}
 
@@ -199,7 +224,7 @@ def test_a_model_that_is_the_checkpoint_folder_keeps_the_files_beside_it(root):
     with offering_chief_with_outputs(root) as chief:
         write(chief.work, "checkpoints/_METADATA", "checkpoints/d/x")
         write(replica_dir(), "eval/events", text="its own")
-        output_replicas.fetch(evaluator_of(chief), list_with(chief, "checkpoints"))
+        offered_files.fetch_outputs(evaluator_of(chief), list_with(chief, "checkpoints"))
     assert {*texts(replica_dir())} == {"_METADATA", "d/x", "eval/events"}
 
 
@@ -208,14 +233,14 @@ def test_the_chiefs_state_file_does_not_replace_that_of_the_replica(root):
         write(chief.work, "checkpoints/checkpoint", "checkpoints/a.csv", text="names nothing")
         write(replica_dir(), "checkpoint", text="names the newest copy")
         offer = list_with(chief, "checkpoints/checkpoint", "checkpoints/a.csv")
-        output_replicas.fetch(evaluator_of(chief), offer)
+        offered_files.fetch_outputs(evaluator_of(chief), offer)
     assert (replica_dir() / "checkpoint").read_text() == "names the newest copy"
 
 
 def test_without_replicas_only_the_evaluators_folder_is_copied(root):
     with offering_chief_with_outputs(root, copied_from="checkpoints") as chief:
         write(chief.work, "checkpoints/best.csv", "large.csv", "checkpoints.csv")
-        output_replicas.fetch(chief.launch, list_with(chief, "checkpoints/best.csv"))
+        offered_files.fetch_outputs(chief.launch, list_with(chief, "checkpoints/best.csv"))
     assert {*texts(chief.replica)} == {"checkpoints/best.csv"}
 
 

@@ -10,7 +10,7 @@ from support.builders import make_run
 
 from tfdeploy.commands.following.tensorboard import board as module
 from tfdeploy.commands.following.tensorboard.board import EventBoard, run_labels
-from tfdeploy.commands.following.tensorboard.copies import EventCopies
+from tfdeploy.commands.following.tensorboard.fetching import EventCopies
 
 ONE, TWO = "20260101-000000-aaaa", "20260102-000000-bbbb"
 

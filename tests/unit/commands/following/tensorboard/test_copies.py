@@ -9,8 +9,8 @@ import pytest
 from support.builders import make_run
 from support.events import NAME, scalar, version
 
-from tfdeploy.commands.following.tensorboard import copies as module
-from tfdeploy.commands.following.tensorboard.copies import EventCopies
+from tfdeploy.commands.following.tensorboard import fetching as module
+from tfdeploy.commands.following.tensorboard.fetching import EventCopies
 from tfdeploy.errors import TransferFailed
 from tfdeploy.results import events_and_logs
 from tfdeploy.shared.protocol.reports import NewEvents, StateChange

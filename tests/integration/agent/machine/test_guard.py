@@ -1,0 +1,69 @@
+"""Ports from which only one user of a host can connect."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+from support.builders import as_unprivileged_user
+
+from tfdeploy.agent.machine import guard
+
+
+@pytest.fixture
+def held(tmp_path, monkeypatch):
+    """Hold the ports of a task as the unprivileged user; yield the first."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    sockets = []
+    monkeypatch.setattr(guard, "_held", sockets)
+    monkeypatch.setattr(guard, "LOWEST", 20_000)  # no other test has a port there
+    monkeypatch.setattr(guard, "HIGHEST", 32_767)
+    with as_unprivileged_user(tmp_path):
+        first, _ = guard._hold_ports()
+    yield first
+    for each in sockets:
+        each.close()
+
+
+def connect_from(port, listener, *options, address=""):
+    with socket.socket() as client:
+        for option in options:
+            client.setsockopt(socket.SOL_SOCKET, option, 1)
+        client.bind((address, port))
+        client.connect(listener.getsockname())
+        return client.getsockname()[1]
+
+
+OPTIONS = [
+    (), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("address", ["", "127.0.0.1", "127.0.0.2"])
+def test_another_user_can_not_connect_from_the_ports(held, options, address):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        pytest.raises(OSError, match="Address already in use"),
+    ):
+        connect_from(held, listener, *options, address=address)
+
+
+def test_the_same_user_connects_from_a_port_to_several_servers(held, tmp_path):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as other,
+        as_unprivileged_user(tmp_path),
+    ):
+        for listener in (one, other):
+            assert connect_from(held, listener, socket.SO_REUSEPORT) == held
+
+
+def test_the_ports_of_a_task_are_found_in_its_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "_hold_ports", lambda: (21_000, 21_127))
+    first, last = guard.hold_ports(str(tmp_path))
+    assert guard.read_ports(str(tmp_path)) == (first, last) == (21_000, 21_127)
+    assert set(guard.some_ports((first, last))) < set(range(first, last + 1))
+    assert guard.read_ports(str(tmp_path / "other")) is None

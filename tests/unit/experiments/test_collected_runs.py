@@ -1,0 +1,115 @@
+"""Runs are found by id, folder or label, and their scalars are read from events or logs."""
+
+from __future__ import annotations
+
+import errno
+import math
+from pathlib import Path
+
+from support.builders import make_run
+
+from tfdeploy import run as runs
+
+from .collected import ONE, TWO, collect_run, write_log
+from .test_compare import compare, folder, refusal  # noqa: F401
+
+
+def test_a_run_is_found_by_its_id_or_folder_and_may_have_a_label(folder):  # noqa: F811
+    collect_run(folder, ONE, [1.0])
+    elsewhere = collect_run(folder, TWO, [2.0]).rename(folder / "a=b")
+    comparison = compare(folder, ONE, "a=b", f"again={ONE}", f"more={elsewhere}/")
+    assert [each.label for each in comparison.runs] == [ONE, "a=b", "again", "more"]
+    assert [each.run for each in comparison.runs] == [ONE, "a=b", ONE, "a=b"]
+    assert [each.curve.value[0] for each in comparison.runs] == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_runs_are_searched_beside_the_hosts_file(folder, monkeypatch):  # noqa: F811
+    collect_run(folder, ONE, [1.0])
+    monkeypatch.chdir("/")
+    assert compare(folder, ONE).runs[0].folder == folder / "runs" / ONE
+
+
+def test_runs_of_different_projects_are_labelled_by_project(folder):  # noqa: F811
+    collect_run(folder, ONE, [1.0], project="hogwild")
+    collect_run(folder, TWO, [1.0], project="downpour")
+    assert [each.label for each in compare(folder, ONE, TWO).runs] == ["hogwild", "downpour"]
+    assert [each.label for each in compare(folder, ONE, f"x={TWO}").runs] == ["hogwild", "x"]
+    assert [each.label for each in compare(folder, ONE).runs] == [ONE]
+    collect_run(folder, "third", [1.0], project="downpour")
+    comparison = compare(folder, ONE, TWO, "third")
+    assert [each.label for each in comparison.runs] == [ONE, TWO, "third"]
+
+
+def test_two_runs_with_the_same_label_are_refused(folder):  # noqa: F811
+    collect_run(folder, ONE, [1.0])
+    message = f'2 runs have the label "{ONE}"\n  label them: LABEL=RUN'
+    assert refusal(folder, ONE, ONE) == message
+
+
+def test_an_unknown_run_is_refused_with_the_newest_ones(folder):  # noqa: F811
+    assert refusal(folder, "x") == (
+        'there is no run "x" in ~/runs, and no such folder\n  pass --hosts FILE'
+    )
+    collect_run(folder, ONE, [1.0])
+    found = f'there is no run "nope" in ~/runs, and no such folder\n  its only run is {ONE}'
+    assert refusal(folder, ONE, "x=nope") == found
+
+
+def test_an_uncollected_run_is_refused_with_the_command_that_collects_it(folder):  # noqa: F811
+    runs.save(make_run(folder, run_id=ONE))
+    found = f"run {ONE} was not collected yet\n  tfdeploy collect --run {ONE}"
+    assert refusal(folder, ONE) == found
+    runs.save(make_run(folder, "other.toml", run_id=TWO))
+    assert refusal(folder, TWO).endswith(f"  tfdeploy collect --hosts other.toml --run {TWO}")
+
+
+def test_a_folder_of_anything_else_is_refused(folder):  # noqa: F811
+    (folder / "data").mkdir()
+    assert refusal(folder, "x" * 300).startswith(f'there is no run "{"x" * 300}" in ~/runs')
+    assert refusal(folder, "data") == "data is not a run's folder: it has neither events/ nor logs/"
+
+
+def test_a_folder_that_can_not_be_read_is_named(folder, monkeypatch):  # noqa: F811
+    events, is_dir = collect_run(folder, ONE, [1.0]) / "events", Path.is_dir
+
+    def locked(path):
+        if path == events:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return is_dir(path)
+
+    monkeypatch.setattr(Path, "is_dir", locked)
+    assert refusal(folder, ONE) == f"~/runs/{ONE}/events can't be read: Permission denied"
+
+
+def test_tasks_are_counted_if_there_is_a_record(folder):  # noqa: F811
+    collected = collect_run(folder, ONE, [1.0])
+    assert compare(folder, ONE).runs[0].tasks == {"ps": 1, "worker": 2}
+    (collected / "run.json").write_text("broken")
+    assert compare(folder, ONE).runs[0].tasks == {}
+    (collected / "run.json").unlink()
+    assert compare(folder, ONE).runs[0].tasks == {}
+
+
+# Events and logs
+
+
+def test_a_run_without_scalars_and_losses_is_refused(folder):  # noqa: F811
+    collected = collect_run(folder, ONE, [])
+    write_log(collected, "worker-0.log", "trains")
+    assert refusal(folder, ONE) == (
+        f"run {ONE}: its event files have no scalar, and its chief's log has no losses"
+    )
+
+
+def test_without_scalars_the_chiefs_log_and_its_older_part_are_read(folder):  # noqa: F811
+    collected = collect_run(folder, ONE, [])
+    write_log(collected, "worker-0.log.1", "step 1 loss 3")
+    write_log(collected, "worker-0.log", "step 2 loss 2", "done")
+    write_log(collected, "worker-1.log", "step 9 loss 9")
+    compared = compare(folder, ONE).runs[0]
+    assert (compared.curve.step, compared.curve.value) == ((1, 2), (3.0, 2.0))
+    assert math.isnan(compared.curve.seconds[0]) and math.isnan(compared.steps_per_s)
+    (collected / "run.json").unlink()
+    assert compare(folder, ONE).runs[0].points == 2
+    write_log(collected, "chief-0.log", "step 5 loss 1", "step 6 loss 1")
+    assert compare(folder, ONE).runs[0].curve.step == (5, 6)

@@ -1,0 +1,83 @@
+"""The table of `hosts`: what is free comes first, and who uses the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfdeploy.commands.hosts import SeenHost, SeenHosts
+from tfdeploy.errors import Unreachable
+from tfdeploy.output import hosts_output
+from tfdeploy.output.console import Console
+from tfdeploy.shared.protocol.reports import GpuState, GpuUser, HostState
+
+GIB = 1 << 30
+RUN = "20260101-000000-aaaa"
+STRANGER = GpuUser("bob", 4242, "python3 train.py", 7300.0, 70 * GIB, "", "", "")
+
+
+def task(index):
+    return GpuUser("alice", 7, "", 90000.0, None, "digits", RUN, f"worker:{index}")
+
+
+def gpu(index, *users, used=0, free=None):
+    is_free = not users if free is None else free
+    busy = 97.0 if used else 0.0
+    return GpuState(index, "GPU-1", "H100", busy, used * GIB, 80 * GIB, is_free, [*users])
+
+
+def host(name, *gpus, load=1.0, unseen=()):
+    state = HostState(load, 32, 10 * GIB, 100 * GIB, 2 * 10**12, [*gpus], [*unseen])
+    return SeenHost(name, state)
+
+
+@pytest.fixture
+def printed(capsys):
+    def printed(*hosts, errors=()):
+        Console().print_hosts(SeenHosts(hosts, errors))
+        return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+    return printed
+
+
+def test_a_row_has_what_is_free_and_who_uses_the_rest(printed):
+    gpus = [gpu(0, task(0), used=70), gpu(1, task(1), used=70), gpu(2, STRANGER, used=70), gpu(3)]
+    header, row = printed(host("gpu-01", *gpus))
+    assert header.split() == ["HOST", "FREE", "LOAD", "MEM", "DISK", "GPUS", "IN", "USE"]
+    assert row == (
+        "gpu-01  1/4   1/32  10%  2.0 TB  "
+        f"0,1 alice 1d 97% 140/160G digits {RUN} worker:0, worker:1; "
+        "2 bob 2h 97% 70/80G python3 train.py"
+    )
+
+
+def test_what_is_not_seen_is_said(printed):
+    hidden = GpuUser("", 4242, "", None, None, "", "", "")
+    _, first, second, note = printed(
+        host("a", gpu(0, used=60, free=False), unseen=["hidepid"]),
+        host("b", gpu(0, hidden, used=60), unseen=["hidepid"]),
+    )
+    assert first.endswith("0 hidden 97% 60/80G")
+    assert second.endswith("0 ? 97% 60/80G pid 4242")
+    assert note == "a, b: hidepid"
+
+
+def test_a_host_that_does_not_answer_has_its_reason(printed):
+    row = printed(SeenHost("c", None), errors=[Unreachable("c", "no route")])[1]
+    assert row.split() == ["c", "-", "-", "-", "-", "no", "route"]
+
+
+def test_hosts_are_sorted_by_what_is_free():
+    hosts = [
+        SeenHost("away", None),
+        host("full", gpu(0, STRANGER)),
+        host("busy", gpu(0), load=30.0),
+        host("idle", gpu(0)),
+        host("empty", gpu(0), gpu(1)),
+    ]
+    in_order = [each.host for each in sorted(hosts, key=lambda each: each.order)]
+    assert in_order == ["empty", "idle", "busy", "full", "away"]
+
+
+@pytest.mark.parametrize(("text", "cut"), [("abcdef", "abcdef"), ("abcdefg", "abcde…")])
+def test_a_long_cell_is_cut(text, cut):
+    assert hosts_output._cut(text, 6) == cut

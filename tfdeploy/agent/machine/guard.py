@@ -1,0 +1,152 @@
+"""What guards the ports of a task: a library, and ports that only this user has.
+
+A task's processes load the library of inside/preload/sockets.c before any other. They connect to
+other tasks from ports that this process holds as long as it lives. Sockets that are bound to a port
+with SO_REUSEPORT share it only with sockets of the same user, also if those connect to others:
+socket(7), and inet_csk_bind_conflict in Linux. So a connection from such a port shows other hosts
+the user, without a question for each connection.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from ...shared import TYPE_CHECKING, filesystem
+from .. import paths
+from . import process
+
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Tuple
+
+    Range = Tuple[int, int]
+
+COPY = "tfdeploy-preload"
+# The path of the library by the process that prepared it: a forked process needs its own.
+_prepared: Dict[int, str] = {}
+_held: List[socket.socket] = []
+
+
+class NotLoadable(Exception):
+    """The library cannot be loaded on this host; the text says why."""
+
+
+def library() -> str:
+    """Return the path of the library's file on this host."""
+    return os.path.join(paths.agent(), "preload", os.uname().machine + ".so")
+
+
+def prepare() -> str:
+    """Return a path from which programs can load the library as long as this process lives.
+
+    That is its file, or a copy in memory: LD_PRELOAD cannot name a folder with a space, and a file
+    system may allow no programs (noexec). Raises NotLoadable.
+    """
+    pid = os.getpid()
+    if pid not in _prepared:
+        file = library()
+        if not os.path.exists(file):
+            raise NotLoadable("there is no library for the processor " + os.uname().machine)
+        error = _load_error(file)
+        _prepared[pid] = file if error is None else _copy_to_memory(file, error)
+    return _prepared[pid]
+
+
+def is_loaded(pid: int) -> bool:
+    """Return whether a process has loaded the library. Source: proc(5), maps."""
+    ends = (os.path.join("preload", os.path.basename(library())), COPY + " (deleted)")
+    lines = process.read(pid, "maps").decode(errors="replace").splitlines()
+    return any(line.endswith(ends) for line in lines)
+
+
+def _load_error(path: str) -> Optional[str]:
+    """Return why programs cannot load the library from this path, or None."""
+    if any(separator in path for separator in " :"):  # source: ld.so(8), LD_PRELOAD
+        return "{} contains a space or a colon".format(path)
+    import ctypes  # takes 4 ms, and only a start needs it
+
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def _copy_to_memory(file: str, why: str) -> str:
+    """Return the path of a copy in memory. Raises NotLoadable with `why` if that fails, too."""
+    try:
+        copy = os.memfd_create(COPY, 0)  # stays open if this process becomes another program
+        with open(file, "rb") as source:
+            os.write(copy, source.read())
+    except (OSError, AttributeError):  # glibc before 2.27 has no memfd_create
+        raise NotLoadable(why) from None
+    path = "/proc/{}/fd/{}".format(os.getpid(), copy)
+    if _load_error(path) is not None:
+        os.close(copy)
+        raise NotLoadable(why)
+    return path
+
+
+COUNT = 128  # for each server that a task connects to, within the minute of TIME_WAIT
+LOWEST, HIGHEST = 10_240, 19_999  # below those of `ports = "auto"`, and of other connections
+TRIES = 50
+FEW = 8
+
+
+def hold_ports(task_dir: str) -> Range:
+    """Hold COUNT free ports for this user until this process ends; return the first and the last.
+
+    The task's directory names them. Raises OSError if there are no such ports.
+    """
+    first, last = _hold_ports()
+    text = "{} {}".format(first, last)
+    filesystem.replace_file(paths.source_ports(task_dir), text.encode())
+    return first, last
+
+
+def read_ports(task_dir: str) -> Optional[Range]:
+    """Return the ports of a task; None if it has none."""
+    try:
+        text = filesystem.read_bytes(paths.source_ports(task_dir))
+    except OSError:
+        return None
+    first, last = map(int, text.split())
+    return first, last
+
+
+def some_ports(ports: Range) -> List[int]:
+    """Return a few of the ports: others may have a connection from one of them already."""
+    first, last = ports
+    start, count = os.urandom(1)[0], last - first + 1
+    return [first + (start + number) % count for number in range(min(count, FEW))]
+
+
+def _hold_ports() -> Range:
+    for _ in range(TRIES):
+        first = LOWEST + int.from_bytes(os.urandom(2), "big") % (HIGHEST - LOWEST - COUNT)
+        held: List[socket.socket] = []
+        try:
+            for port in range(first, first + COUNT):
+                held.append(_bind(port))
+        except OSError:  # one of them is in use
+            for each in held:
+                each.close()
+            continue
+        _held.extend(held)
+        return first, first + COUNT - 1
+    raise OSError("no {} free ports in a row".format(COUNT))
+
+
+def _bind(port: int) -> socket.socket:
+    """Return a socket that is bound to a port of this user. Raises OSError."""
+    dual_stack = socket.has_dualstack_ipv6()
+    bound = socket.socket(socket.AF_INET6 if dual_stack else socket.AF_INET)
+    try:
+        if dual_stack:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(("", port))
+    except OSError:
+        bound.close()
+        raise
+    return bound

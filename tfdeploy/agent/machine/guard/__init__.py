@@ -1,1 +1,0 @@
-"""Who may connect to a task from this host and from others: see docs/security.md."""

@@ -1,0 +1,80 @@
+"""Supervise a task: the main function of the process that each task has."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+from ...shared import TYPE_CHECKING, records
+from ...shared.records import FAILED, Launch
+from .. import paths
+from ..machine import leases, lock, process
+from ..supervision import detach
+from ..supervision.supervisor import Supervisor, print_to_log
+from ..supervision.watch import SIGNALS
+
+if TYPE_CHECKING:
+    from typing import Type
+
+PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
+
+
+def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
+    """Supervise the task of `task_dir` until it has ended.
+
+    `inherited` are the descriptors of the task's lock and leases, which the parent process has
+    acquired. A line is written to the descriptor `ready_pipe` when the supervisor has adopted them.
+    """
+    launch = records.load(Launch, paths.launch(task_dir))
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    lock.adopt(inherited[0])
+    leases.adopt(inherited[1:])
+    supervisor = _supervisor_class(launch)(launch, task_dir, list(inherited[1:]))
+    os.write(ready_pipe, b"ours\n")
+    os.close(ready_pipe)
+    try:
+        if supervisor.wait_for_turn():
+            _record_gpus(supervisor.launch, task_dir)  # first: that process is none of the task's
+            # Processes that the task leaves behind become children of the supervisor instead of
+            # init's, so that all of them can be found.
+            ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+            supervisor.record_pace()
+            supervisor.run()
+        else:
+            supervisor.leave()
+    except Exception as error:
+        print_to_log(error)
+        process.end_all(supervisor.mark, None, 0.0, os.getpid())
+        supervisor.write(FAILED, reason="its supervisor failed, see supervisor.log")
+        supervisor.leave()
+    # The lock, inherited[0], stays held until this process is gone: `stop` waits for that.
+
+
+def _supervisor_class(launch: Launch) -> Type[Supervisor]:
+    if not launch.trials.points:
+        return Supervisor
+    from ..supervision.trials.slot import SlotSupervisor  # few runs have trials
+
+    return SlotSupervisor
+
+
+def _record_gpus(launch: Launch, task_dir: str) -> None:
+    """Start the process that keeps the use of the task's GPUs. It ends when this one has ended."""
+    if not launch.gpus:
+        return
+    from ..reports import history
+
+    path = paths.gpu_history(launch.project, launch.run, launch.task)
+    # This process keeps the other end open as long as it lives, and passes it to no program.
+    ended, _ = os.pipe()
+    title = "tfdeploy gpu-history {}".format(task_dir)
+    log = os.path.join(task_dir, "supervisor.log")
+    try:
+        detach.run_detached(
+            lambda: history.record_gpus(path, launch.gpus, ended), title, log, [ended]
+        )
+    except OSError as error:  # training continues without
+        print_to_log(error)
+    finally:
+        os.close(ended)

@@ -1,0 +1,241 @@
+"""The supervisor of a slot: it runs one trial after the other, as the chief's supervisor says."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+
+from ....shared import TYPE_CHECKING, records
+from ....shared.filesystem import NO_SPACE
+from ....shared.outcome import describe_exit
+from ....shared.protocol.record import replace
+from ....shared.records import FAILED, READY, SUCCEEDED
+from ....shared.trials import BAD, IDLE, INTERRUPTED, OVER, RUNNING, TrialOrder, TrialRecord
+from ... import own_folders, paths
+from ...machine import process
+from ...releases import work_directory
+from .. import restart
+from ..restart import Attempt, Exit
+from ..spawn import spawn
+from ..supervisor import Supervisor
+from ..termination import Order
+from .board import Journal
+from .objective import Objective
+
+if TYPE_CHECKING:
+    from typing import Any, List, Optional
+
+    from ....shared.records import Launch
+
+IDLE_TICK_S = 0.1
+READ_EVERY_S = 1.0
+# Of lost_after_s: after how long without an answer a slot ends its trial, and how long that takes
+# at most. The rest is for a message on its way.
+FENCE, GRACE = 0.5, 0.25
+MAX_POINT = 200
+
+
+class SlotSupervisor(Supervisor):
+    """Supervises a slot. `_trial` is what it reports of its trial, `_end` why that ends early."""
+
+    def __init__(self, launch: Launch, task_dir: str, lease_descriptors: List[int]) -> None:
+        super().__init__(launch, task_dir, lease_descriptors)
+        self._journal = Journal(launch)
+        self._trial = TrialRecord(IDLE, 0, "", launch.task)
+        self._objective: Optional[Objective] = None
+        self._started_at = self._read_at = 0.0
+        self._end: Optional[Order] = None
+        self._end_state = INTERRUPTED
+        self._is_running = False
+
+    def run(self) -> None:
+        """Run trials until there is none left, or the slot is ended."""
+        while True:
+            order = self._wait_for_trial()
+            if order is None:
+                break
+            if order.trial == OVER:
+                state = FAILED if order.failure and self.launch.is_chief else SUCCEEDED
+                self.write(state, exit=int(state == FAILED), reason=order.failure, pid=None)
+                break
+            if not self._run_trial(order):
+                break
+        self.leave()
+
+    def _wait_for_trial(self) -> Optional[TrialOrder]:
+        """Return the next trial, or that there is none; None if an order has ended the slot."""
+        is_asking = True
+        while True:
+            order = self.membership.exchange(self._trial, soon=is_asking)
+            if order is not None and order.trial != IDLE:
+                return order
+            if is_asking:
+                full = "no trial starts here: its disk is full"
+                reason = full if self._trial.is_full else "waits for a trial"
+                self.write(READY, reason=reason, pid=None)
+            is_asking = False
+            deadline = time.monotonic() + IDLE_TICK_S
+            if not self._wait(lambda: deadline - time.monotonic()):  # noqa: B023 - called at once
+                return None
+
+    def _run_trial(self, order: TrialOrder) -> bool:
+        """Run a trial to its end. Return False if the slot itself must end."""
+        point = self.launch.trials.points[order.trial]
+        words = " ".join("{}={}".format(*each) for each in point.items())[:MAX_POINT]
+        self._record(TrialRecord(order.trial, order.attempt, RUNNING, self.launch.task))
+        self._started_at, self._end, self._objective = time.monotonic(), None, None
+        self.attempts.append(Attempt(time.monotonic(), ready=False))
+        self.log.tail = b""
+        self._peers.resolve()
+        ending = self._attempt(order.trial, "trial {}: {}".format(order.trial, words))
+        try:
+            self.log.copy_to("")
+        except OSError:
+            pass
+        if ending is None:
+            return True
+        ended = {"state": INTERRUPTED, "reason": ending.reason, "seconds": self._seconds()}
+        self._journal.add(replace(self._trial, at=time.time(), **ended))
+        self.write(
+            ending.state, reason=ending.reason, cause=ending.cause, planned=ending.planned, pid=None
+        )
+        return False
+
+    def _attempt(self, number: int, title: str) -> Optional[Order]:
+        """Run a trial's process, and record how it ended. Return the order that ends the slot."""
+        try:
+            unsafe, _ = own_folders.find_unsafe(self.task_dir)
+            if unsafe:
+                raise PermissionError(None, unsafe)
+            launch, folder = self._prepare(number)
+            child = spawn(launch, self.task_dir, self.mark, self.log.descriptor, folder)
+        except OSError as error:
+            self._record_end(restart.not_started("trial {}".format(number), error), error)
+            return None
+        self.write(READY, pid=child.pid, reason=title)
+        self._is_running = True
+        order = self._order = self._watch(child)
+        self._is_running = False
+        if order is None:
+            code = child.wait()
+            self._end_all(child.pid)
+            self.log.flush()
+            self._record_end(Exit(code))
+            return None
+        if order.state == records.BACKOFF and order is not self._end:
+            process.dump_stacks(self.mark, child.pid)
+        self._end_trial(child.pid)
+        code = child.wait()
+        self.log.flush()
+        if order is self._end:
+            self._record_end(Exit(code, stopped=True, reason=order.reason))
+        elif order.state in (records.BACKOFF, FAILED):
+            self._record_end(Exit(code, reason=order.reason, final=order.state == FAILED))
+        else:
+            return order
+        return None
+
+    def _prepare(self, number: int) -> Any:
+        """Fill the trial's directory, with what an earlier attempt on this host has written. Return
+        its launch and the directory. Raises OSError."""
+        launch, folder = self.launch.of_trial(number), paths.trial(self.task_dir, number)
+        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        run = glob.escape(os.path.dirname(self.task_dir))
+        for earlier in glob.glob(os.path.join(run, "*", "work", paths.TRIALS, str(number))):
+            if not os.path.exists(folder):
+                os.rename(earlier, folder)
+        os.makedirs(folder, exist_ok=True)
+        work_directory.fill(launch, folder)
+        log, objective = folder + ".log", self.launch.trials.objective
+        self.log.copy_to(log)
+        if objective:
+            self._objective = Objective(objective, self.launch.trials.mode, folder, log)
+        return launch, folder
+
+    def _end_trial(self, leader: int) -> None:
+        grace_s = min(self.launch.stop_grace_s, self.launch.trials.lost_after_s * GRACE)
+        process.end_all(self.mark, leader, grace_s, os.getpid())
+
+    def _run_order(self) -> Optional[Order]:
+        """Return the order for the slot, or for the trial that it runs."""
+        order = super()._run_order()
+        if order is None and self._is_running:
+            self._end = self._end or self._trial_order()
+            order = self._end
+        return order
+
+    def _trial_order(self) -> Optional[Order]:
+        if time.monotonic() > self._read_at + READ_EVERY_S:
+            self._read_objective()
+        silent_s, own = self.membership.silent_s(), self._trial
+        self._end_state = INTERRUPTED
+        if silent_s > self.launch.trials.lost_after_s * FENCE:
+            chief = self.launch.heartbeat.chief
+            return _end("no message from {} for {:.0f} s".format(chief, silent_s))
+        answer = self.membership.exchange(own)
+        if answer is None:
+            return None
+        if (answer.trial, answer.attempt) != (own.trial, own.attempt):
+            return _end("another slot has the trial")
+        self._end_state = BAD if answer.stop else INTERRUPTED
+        return _end(answer.stop) if answer.stop else None
+
+    def _read_objective(self) -> None:
+        self._read_at = time.monotonic()
+        if self._objective:
+            self._objective.read()
+            value, step = self._objective.best()
+            rungs = self._objective.rungs()
+            self._trial = replace(self._trial, value=value, step=step, rungs=rungs)
+
+    def _record(self, trial: TrialRecord) -> None:
+        self._trial = replace(trial, at=time.time())
+        if not self.launch.is_chief:  # its board records it
+            self._journal.add(self._trial)
+
+    def _record_end(self, ended: Exit, error: Optional[OSError] = None) -> None:
+        """Record how the process of the trial ended, with the last values of its objective."""
+        self._read_objective()
+        text = self.log.tail.decode(errors="replace") + (error.strerror or "" if error else "")
+        is_full = ended.code != 0 and any(words in text for words in NO_SPACE)
+        if ended.stopped:
+            state, reason = self._end_state, ended.reason
+        elif ended.code == 0 and not ended.reason:
+            state, reason = records.SUCCEEDED, self._note()
+        else:
+            state, reason = FAILED, ended.reason or _describe_failure(ended.code, self.log.tail)
+        self._record(
+            replace(
+                self._trial,
+                state=state,
+                seconds=self._seconds(),
+                exit=1 if ended.final else ended.code,
+                reason=reason,
+                is_full=is_full,
+            )
+        )
+
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._started_at, 3)
+
+    def _note(self) -> str:
+        """Return what is missing after a success: a value of the objective."""
+        objective = self._objective
+        if not objective or self._trial.value is not None:
+            return ""
+        if objective.points:
+            return "its {} is no number".format(objective.name)
+        names = ", ".join(objective.names) or "no scalar"
+        return "it wrote no {}; it wrote {}".format(objective.name, names)
+
+
+def _end(reason: str) -> Order:
+    return Order(reason, records.BACKOFF)
+
+
+def _describe_failure(code: int, tail: bytes) -> str:
+    """Return the exit code and the exception, or else the last line."""
+    lines = restart.last_traceback(tail) or tail.decode(errors="replace").strip()
+    last = lines.rpartition("\n")[2].strip()
+    return ": ".join(filter(None, (describe_exit(code), last)))

@@ -1,0 +1,198 @@
+"""The command `trials`: start many trainings with other parameters, or show how they go on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from tfdeploy.cli.command import TRAIN, add_command
+from tfdeploy.cli.options import (
+    HOSTS,
+    AcceptNew,
+    Env,
+    Hosts,
+    Json,
+    Quiet,
+    RunId,
+    RunName,
+    WaitTime,
+    Words,
+    exit_from_following,
+    exit_if_failed,
+    find_run,
+    load_inventory,
+    open_fleet,
+    parse_queue,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tfdeploy.commands.following.run_follow import RunEnd
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.console import Console
+    from tfdeploy.run import Run
+
+REFRESH_S = 2.0
+
+
+@add_command(
+    TRAIN,
+    "trials --param lr=0.1,0.01 --param batch=32,64 --objective val_accuracy:max -- --epochs 5",
+    "trials --param lr=1e-4..0.1:log --random 20",
+    "trials                  # how the newest run's trials are",
+)
+def trials(
+    words: Words = None,
+    hosts: Hosts = HOSTS,
+    param: Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUES",
+                     help="Values of an option of the program: lr=0.1,0.01, or a range for "
+                     "--random: lr=1e-4..0.1:log. Repeatable.")] = None,
+    random: Annotated[int | None, typer.Option("--random", metavar="N", min=1,
+                      help="Draw N combinations. Default: all of them.")] = None,
+    repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", min=1,
+                      help="Run each combination N times.")] = None,
+    objective: Annotated[str | None, typer.Option("--objective", metavar="NAME:max|min",
+                         help="The scalar that says which trial is best: val_accuracy:max.")]
+    = None,
+    stop_bad: Annotated[bool, typer.Option("--stop-bad",
+                        help="End trials early if most others were better.")] = False,
+    start: Annotated[bool, typer.Option("--start",
+                     help="Start the trials of [trials] in hosts.toml.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run",
+                       help="Print all trials and the plan, and start nothing.")] = False,
+    keep: Annotated[Literal["best", "all"], typer.Option("--keep", metavar="best|all",
+                    help="Fetch checkpoints and outputs of the best trial, or of all.")] = "best",
+    run_id: RunId = None,
+    env: Env = None,
+    name: RunName = None,
+    accept_new_host_keys: AcceptNew = False,
+    wait: WaitTime = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Run a training with many parameters, one in each slot of the hosts, or show their table."""
+    from tfdeploy.output.console import Console
+
+    console = Console(for_json=json, is_quiet=quiet)
+    values = {"params": param, "random": random, "repeat": repeat, "objective": objective}
+    given = {key: value for key, value in values.items() if value}
+    if stop_bad:
+        given["stop_bad"] = True
+    if not (given or start or dry_run or words):
+        _show(hosts, run_id, console, json)
+        return
+    if run_id:
+        raise typer.BadParameter("--run shows a run that was started: leave out the other options")
+    intent = _intent(hosts, given, words, env, name)
+    if dry_run:
+        console.print_plan(intent)
+        return
+    _run(intent, console, accept_new_host_keys, wait, json, every=keep == "all")
+
+
+def _show(hosts: Path, run_id: str | None, console: Console, json: bool) -> None:
+    from tfdeploy.commands.trials import list_trials, require_trials
+    from tfdeploy.output.console import print_json
+
+    run = find_run(hosts, run_id)
+    require_trials(run)
+    with open_fleet(run) as fleet:
+        result = list_trials(fleet, run)
+    if json:
+        print_json(result)
+    else:
+        console.print_trials(result)
+    exit_if_failed(result.errors)
+
+
+def _intent(
+    hosts: Path,
+    given: dict[str, Any],
+    words: Sequence[str] | None,
+    env: Sequence[str] | None,
+    name: str | None,
+) -> Intent:
+    """Plan the trials that hosts.toml and the command line describe."""
+    from tfdeploy.api import opening
+    from tfdeploy.commands.trials import plan_trials
+
+    with_points = plan_trials(load_inventory(hosts), given)
+    return opening.plan(with_points, words or (), env or (), name=name or "")
+
+
+def _run(
+    intent: Intent, console: Console, accept_new: bool, wait: str | None, json: bool, *, every: bool
+) -> None:
+    """Start the trials, follow them to their end, and fetch what they reached."""
+    from tfdeploy.cli.training import finish
+    from tfdeploy.cli.watchers import ShownStart
+    from tfdeploy.commands import start as command
+    from tfdeploy.commands.trials import list_trials
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.console import print_json
+
+    queue, watcher = parse_queue(wait), ShownStart(console)
+    with Fleet(intent.inventory, accept_new=accept_new) as fleet:
+        run = command.start(fleet, intent, watcher, push_first=True, queue=queue).run
+        console.print_started(run)
+        run, ended = _follow(fleet, run, console)
+        finished = finish(fleet, run, ended, console, every=every)
+        result = list_trials(fleet, run)
+    console.print_finished(run, finished)
+    console.print_trials(result)
+    if finished.failure:
+        console.print_failure(finished.failure)
+    if json:
+        print_json(result)
+    exit_if_failed(finished.errors)
+    raise typer.Exit(finished.exit)
+
+
+def _follow(fleet: Fleet, run: Run, console: Console) -> tuple[Run, RunEnd]:
+    """Follow the run to its end. A terminal shows the table of trials, other outputs a line for
+    each that starts."""
+    try:
+        from tfdeploy.commands.following.run_follow import Watcher
+        from tfdeploy.commands.run import follow_to_end
+
+        is_live = sys.stdout.isatty()
+        on_report = (lambda host, report: None) if is_live else console.print_report
+        watcher = Watcher(
+            on_report, on_lost=console.print_host_lost, on_back=console.print_host_back
+        )
+        with _live_table(fleet, run, console):
+            return follow_to_end(fleet, run, watcher, 0)
+    except KeyboardInterrupt:
+        exit_from_following(console, run)
+
+
+@contextmanager
+def _live_table(fleet: Fleet, run: Run, console: Console) -> Iterator[None]:
+    from tfdeploy.commands.trials import list_trials
+    from tfdeploy.errors import TfdeployError
+
+    closed = threading.Event()
+
+    with console.trials_progress() as show:
+
+        def refresh() -> None:
+            while not closed.wait(REFRESH_S):
+                with suppress(TfdeployError):  # hosts that do not answer
+                    show(list_trials(fleet, run))
+
+        thread = threading.Thread(target=refresh, daemon=True)
+        if sys.stdout.isatty():
+            thread.start()
+        try:
+            yield
+        finally:
+            closed.set()
+            if thread.is_alive():
+                thread.join(REFRESH_S)

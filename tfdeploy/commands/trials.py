@@ -1,0 +1,173 @@
+"""`tfdeploy trials`: how each trial of a run is, as its hosts have recorded it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tfdeploy.errors import RunError, TfdeployError
+from tfdeploy.formatting.short_repr import short_repr
+from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.own_folder import read_file
+from tfdeploy.shared.protocol.reports import ListTrials
+from tfdeploy.shared.trials import BAD, RUNNING, SUCCEEDED, WAITING, newest, parse_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.run import Run
+    from tfdeploy.shared.trials import TrialRecord
+
+MAX_JOURNAL_BYTES = 64 << 20
+# A file in the directory of a trial, and the log beside it.
+OF_TRIAL = re.compile(r"trials/(\d+)(?:/|\.log$)")
+# What is fetched of each trial: its log, and what `compare` reads.
+SCALARS = re.compile(r"trials/\d+\.log$|.*\.(csv|jsonl)$")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial, and its newest attempt."""
+
+    number: int
+    """Its number."""
+    parameters: Mapping[str, str]
+    """Its parameters."""
+    state: str
+    """WAITING, RUNNING, SUCCEEDED, FAILED, BAD (ended early, because others were better), LOST or
+    INTERRUPTED."""
+    value: float | None = None
+    """The best value of the objective so far; null without one that is a number."""
+    step: int | None = None
+    """The step at which it was reached."""
+    seconds: float | None = None
+    """How long the attempt ran."""
+    attempts: int = 0
+    """How often it was started."""
+    task: str | None = None
+    """The slot that has it, such as `worker:1`."""
+    host: str | None = None
+    """The host of that slot."""
+    exit: int | None = None
+    """Its exit code; negative for a signal."""
+    reason: str = ""
+    """Why it is in this state."""
+
+
+@dataclass(frozen=True)
+class TrialsResult:
+    """The trials of a run, the best one first."""
+
+    __repr__ = short_repr
+    KEYS = ("run_id", "objective", "best", "trials", "errors")
+    NAMES: ClassVar = {"run_id": "run"}
+
+    run: Run = field(repr=False)
+    trials: tuple[Trial, ...]
+    """Each trial: first those with the best values, and those that have failed last."""
+    errors: tuple[TfdeployError, ...] = ()
+    """The errors of hosts that gave no answer."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.run.id
+
+    @property
+    def objective(self) -> str | None:
+        """The objective, such as `val_accuracy:max`; null without one."""
+        return self.run.inventory.trials.objective
+
+    @property
+    def best(self) -> int | None:
+        """The number of the trial with the best value; null if there is none yet."""
+        ended = (t for t in self.trials if t.state in (SUCCEEDED, BAD) and t.value is not None)
+        return next((trial.number for trial in ended), None)
+
+    def keeps(self, path: str) -> bool:
+        """Return whether a file that a slot wrote is fetched: all of the best trial's, or without
+        an objective of all trials, and of others their logs and scalars."""
+        found = OF_TRIAL.match(path)
+        if not found or not self.objective or SCALARS.match(path):
+            return True
+        return int(found[1]) == self.best
+
+
+def plan_trials(inventory: Inventory, given: Mapping[str, Any]) -> Inventory:
+    """Return the inventory of a run of trials. `given` are keys of [trials] as the command line has
+    them; its parameters come besides those of hosts.toml. Raises InventoryError and PlanError."""
+    from tfdeploy.config.overrides import override_trials
+    from tfdeploy.planning.trials import parse_params, with_trials
+
+    params = {**inventory.trials.params, **parse_params(given.get("params", ()))}
+    return with_trials(override_trials(inventory, {**given, "params": params}))
+
+
+def require_trials(run: Run) -> None:
+    """Raise RunError if a run has no trials."""
+    if not run.inventory.trials.points:
+        raise RunError(
+            f"run {run.id} has no trials", "start some: tfdeploy trials --param lr=0.1,0.01"
+        )
+
+
+def list_trials(fleet: Fleet, run: Run) -> TrialsResult:
+    """Ask all hosts what they have recorded, and read what was collected of others."""
+    request = ListTrials(run.inventory.project, run.id)
+
+    def ask(agent: Agent) -> list[TrialRecord]:
+        return agent.ask(request).trials
+
+    chief = run.plan.chief.host
+    # The chief's host knows of all trials, and says last how those are that still run.
+    hosts = sorted(run.plan.hosts, key=lambda host: host == chief)
+    outcomes = fleet.outcomes(hosts, ask)
+    answers = [each for each in outcomes.values() if not isinstance(each, TfdeployError)]
+    records = newest([*_collected(run), *(record for answer in answers for record in answer)])
+    hosts_of = {str(p.task): p.host for p in run.plan.placements}
+    points = run.inventory.trials.points
+    trials = [_trial(n, point, records.get(n), hosts_of) for n, point in enumerate(points)]
+    return TrialsResult(run, tuple(sorted(trials, key=_order(run))), tuple(errors_of(outcomes)))
+
+
+def _collected(run: Run) -> Iterator[TrialRecord]:
+    for file in sorted((run.folder / "logs").glob("*.trials.jsonl")):
+        with suppress(OSError):
+            yield from parse_lines(read_file(file, MAX_JOURNAL_BYTES))
+
+
+def _trial(
+    number: int, point: Mapping[str, str], record: TrialRecord | None, hosts: Mapping[str, str]
+) -> Trial:
+    if record is None:
+        return Trial(number, point, WAITING)
+    return Trial(
+        number,
+        point,
+        record.state,
+        record.value,
+        record.step,
+        record.seconds,
+        record.attempt,
+        record.slot,
+        hosts.get(record.slot),
+        record.exit,
+        record.reason,
+    )
+
+
+def _order(run: Run) -> Callable[[Trial], tuple[bool, float, int, int]]:
+    sign = -1.0 if run.inventory.trials.goal[1] == "max" else 1.0
+    states = (SUCCEEDED, BAD, RUNNING, WAITING)
+
+    def rank(trial: Trial) -> tuple[bool, float, int, int]:
+        state = states.index(trial.state) if trial.state in states else len(states)
+        value = 0.0 if trial.value is None else sign * trial.value
+        return trial.value is None, value, state, trial.number
+
+    return rank

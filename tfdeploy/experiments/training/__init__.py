@@ -1,1 +1,0 @@
-"""What a training reached, and when: its course, its metrics and its pauses."""

@@ -1,0 +1,72 @@
+"""Show files on their way while they move: in place on a terminal, else lines every few seconds."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tfdeploy.formatting.humanize import escape_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+    from rich.spinner import Spinner
+
+    from tfdeploy.hosts.byte_progress import Transfers
+
+LINE_S = 5.0
+FRAMES_PER_S = 4
+IDLE = "querying the hosts"
+
+
+@contextmanager
+def in_place(console: Console, transfers: Transfers) -> Iterator[None]:
+    """Redraw the running transfers on a terminal; erase them when the context ends."""
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
+
+    spinner = Spinner("dots")
+
+    def render() -> Spinner:
+        text = Text("\n  ".join(map(escape_line, transfers.lines() or [IDLE])), no_wrap=True)
+        text.overflow = "ellipsis"
+        spinner.update(text=text)
+        return spinner
+
+    with Live(
+        get_renderable=render,
+        console=console,
+        transient=True,
+        refresh_per_second=FRAMES_PER_S,
+        redirect_stdout=not console.stderr,  # else stdout is a file, or another program reads it
+    ):
+        yield
+
+
+@contextmanager
+def in_lines(
+    print_line: Callable[[str], None], transfers: Transfers, *, notes: bool = True
+) -> Iterator[None]:
+    """Print the running transfers every LINE_S seconds, if they have changed; `notes`: also those
+    that move no bytes yet. A transfer that takes less than LINE_S prints nothing."""
+    ended = threading.Event()
+
+    def print_changes() -> None:
+        previous: list[str] = []
+        while not ended.wait(LINE_S):
+            lines = transfers.lines(notes=notes)
+            for line in lines:
+                if line not in previous:
+                    print_line(line)
+            previous = lines
+
+    thread = threading.Thread(target=print_changes, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,1 +1,0 @@
-"""Progress of transfers: drawn in place on a terminal, else a line every few seconds."""

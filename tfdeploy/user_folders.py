@@ -1,0 +1,64 @@
+"""The user's own folders outside of projects: of the configuration, the cache, and sockets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+def config_folder() -> Path:
+    """Return the folder of tfdeploy in the user's configuration."""
+    return Path.home() / (os.environ.get("XDG_CONFIG_HOME") or ".config") / "tfdeploy"
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder for this user alone. Raises PermissionError in the home
+    of another user, as root with `sudo` may have: that user could not store anything in a folder of
+    root."""
+    nearest = next(each for each in (folder, *folder.parents) if each.exists())
+    allowed = (os.geteuid(),) if nearest == folder else (0, os.geteuid())
+    if nearest.stat().st_uid not in allowed:
+        raise PermissionError(1, "its folder belongs to another user")
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+
+
+def cache_file(kind: str, *key: object) -> Path:
+    """Return the file of the cache with this key."""
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
+    cache = Path.home() / (os.environ.get("XDG_CACHE_HOME") or ".cache")
+    return cache / "tfdeploy" / kind / f"{digest}.json"
+
+
+def write_cache(file: Path, content: object) -> None:
+    """Write JSON into a file of the cache, if that is possible; a reader sees all of it or none."""
+    with suppress(OSError):
+        make_private(file.parent)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as new:
+            json.dump(content, new)
+        Path(new.name).replace(file)
+
+
+def socket_folder() -> Path | None:
+    """Return the folder for sockets, which no other user can enter. Return None if another user
+    owns it."""
+    uid = os.geteuid()
+    try:
+        path = _own_runtime_dir(uid) or Path(tempfile.gettempdir(), f"tfdeploy-{uid}")
+        path.mkdir(mode=0o700, exist_ok=True)
+        info = path.lstat()
+    except OSError:
+        return None
+    is_own = stat.S_ISDIR(info.st_mode) and info.st_uid == uid
+    return path if is_own and not info.st_mode & 0o077 else None
+
+
+def _own_runtime_dir(uid: int) -> Path | None:
+    """Return the runtime folder unless it is another user's, as after `su` and `sudo -E`: that user
+    could replace what tfdeploy creates there."""
+    path = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(path, "tfdeploy") if path and os.stat(path).st_uid == uid else None  # noqa: PTH116
