@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.cluster import Task
@@ -377,6 +378,11 @@ def ids_by_name(base: Path, pattern: str) -> list[str]:
     `*` in the pattern stands for any characters, as in a shell."""
     found = _records(base)
     return [id_ for id_, v in found if v["name"] and fnmatchcase(v["name"], pattern)]
+
+
+def hosts_files(base: Path) -> set[str]:
+    """Return the names of the hosts files of the newest runs in `base`, the folder runs/."""
+    return {str(values["hosts_file"]) for _, values in islice(_records(base), 20)}
 
 
 def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -23,7 +23,8 @@ def check_output(words: tuple[str, ...], stdout: str, exit_code: int, stderr: st
     documents = [json.loads(line) for line in stdout.splitlines()] if has_lines else None
     for document in [json.loads(stdout)] if documents is None else documents:
         is_failure = exit_code != 0 and {*document} == {"error", "errors"}
-        validator("error" if is_failure else words[0]).validate(document)
+        command = "start" if "--queue" in options else words[0]  # nothing else of a `run` is known
+        validator("error" if is_failure else command).validate(document)
 
 
 @cache

@@ -26,7 +26,7 @@ PURE = (
     "output.status_table",
     "commands.following.training_history",
     *("documents", "experiments.repeats", "experiments.run_report.redact"),
-    "experiments.speed.document",
+    "experiments.speed.report",
     *("experiments.speed.results", "experiments.speed.verdicts"),
 )
 # Each package or top-level module, and those that it may import. Cycles are not allowed, not even
@@ -109,16 +109,17 @@ MAY_IMPORT = {
 # The same for the agent's packages. All of them may import its top-level modules.
 AGENT_MAY_IMPORT = {
     "machine": (),
+    "queue": ("machine",),
     "environments": ("machine",),
     "outputs": ("machine",),
-    "reports": ("machine", "outputs"),
+    "reports": ("machine", "outputs", "queue"),
     "releases": ("machine",),
-    "supervision": ("machine", "outputs", "releases", "reports"),
+    "supervision": ("machine", "outputs", "queue", "releases", "reports"),
     "runs": (
-        *("environments", "machine", "outputs", "releases", "reports"),
+        *("environments", "machine", "outputs", "queue", "releases", "reports"),
         "supervision",
     ),
-    "preflight": ("environments", "machine", "runs", "supervision"),
+    "preflight": ("environments", "machine", "queue", "runs", "supervision"),
 }
 HOMES = {
     "jinja2": ("experiments/run_report/page.py",),
@@ -338,7 +339,7 @@ def test_a_folder_has_few_entries():
     """`commands` has at most one file per command; the top folder has all packages and main
     modules."""
     commands = len(cli.app.registered_commands)
-    offenders, limits = {}, {".": 30, "commands": commands, "agent": 17, "agent/supervision": 16}
+    offenders, limits = {}, {".": 30, "commands": commands, "agent": 17, "agent/supervision": 17}
     for folder in {file.parent for file in FILES}:
         depth = len(folder.parts)
         children = {file.parts[depth] for file in FILES if file.is_relative_to(folder)}

@@ -1,4 +1,4 @@
-"""The commands about what hosts store: runs, prune."""
+"""The commands about what hosts store, and who waits for them: runs, queue, prune."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tfdeploy.cli.command import DISK, add_command
-from tfdeploy.cli.options import HOSTS, Hosts, Json, exit_if_failed, load_inventory
+from tfdeploy.cli.options import (
+    HOSTS,
+    Hosts,
+    Json,
+    RunArgument,
+    exit_if_failed,
+    find_run,
+    load_inventory,
+    open_fleet,
+)
 
 if TYPE_CHECKING:
     from tfdeploy.errors import RunError
@@ -30,6 +39,35 @@ def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     else:
         Console().print_runs(project_runs)
     exit_if_failed(project_runs.errors)
+
+
+@add_command(DISK, "queue", "queue wide --priority 5")
+def queue(
+    run: RunArgument = None,
+    priority: Annotated[int | None, typer.Option("--priority", metavar="N", min=-99, max=99,
+                        help="Move RUN, which waits: higher numbers come first.",
+                        show_default=False)] = None,
+    hosts: Hosts = HOSTS,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Show which runs of all users wait for GPUs and ports of the hosts, in their order."""
+    from tfdeploy.commands import queue as command
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.console import Console, print_json
+
+    if (run is None) != (priority is None):
+        raise typer.BadParameter("expected RUN and --priority together, or none of them")
+    if run is not None and priority is not None:
+        moved = find_run(hosts, run)
+        with open_fleet(moved) as fleet:
+            command.move(fleet, moved, priority)
+    with Fleet(load_inventory(hosts)) as fleet:
+        waiting = command.list_queue(fleet)
+    if json:
+        print_json(waiting)
+    else:
+        Console().print_queue(waiting)
+    exit_if_failed(waiting.errors)
 
 
 @add_command(DISK, "prune --dry-run", "prune --keep 2")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.start import Queue
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import OutdatedRecord, TfdeployError
     from tfdeploy.hosts.fleet import Fleet
@@ -131,8 +132,26 @@ WaitTime = Annotated[
         "--wait",
         metavar="DURATION",
         show_default=False,
-        help="Wait for GPUs and ports that are in use: 90s, 30m, 1h, or forever. Of several "
-        "that wait, the first that tries gets them: there is no queue.",
+        help="Wait in the queue of the hosts for GPUs and ports that are in use: 90s, 30m, 1h, or "
+        "forever.",
+    ),
+]
+InQueue = Annotated[
+    bool,
+    typer.Option(
+        "--queue",
+        help="Return at once: the hosts start the run when its GPUs and ports are free and it is "
+        "its turn. The controller may be switched off.",
+    ),
+]
+Priority = Annotated[
+    int,
+    typer.Option(
+        "--priority",
+        metavar="N",
+        min=-99,
+        max=99,
+        help="The place in the queue: higher numbers come first.",
     ),
 ]
 ShareGpus = Annotated[
@@ -223,6 +242,19 @@ def open_fleet(run: Run) -> Fleet:
     from tfdeploy.api import opening
 
     return opening.open_fleet(run)
+
+
+def parse_queue(wait: str | None, *, queued: bool = False, priority: int = 0) -> Queue | None:
+    """Return how a run waits in the queue of its hosts; None if it does not. Raises
+    InventoryError."""
+    from tfdeploy.commands.start import Queue
+    from tfdeploy.config.overrides import parse_wait
+
+    if queued and wait:
+        raise typer.BadParameter("--queue returns at once and --wait waits; expected one of them")
+    if priority and not (queued or wait):
+        raise typer.BadParameter("--priority: expected --queue or --wait with it")
+    return Queue(parse_wait(wait) if wait else None, priority) if queued or wait else None
 
 
 def exit_if_failed(errors: Sequence[TfdeployError]) -> None:

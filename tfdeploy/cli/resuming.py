@@ -23,13 +23,14 @@ from tfdeploy.cli.options import (
     With,
     find_run,
     load_inventory,
+    parse_queue,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfdeploy.commands.resume import Changes, ResumeResult
+    from tfdeploy.commands.resume import Changes
     from tfdeploy.run import Run
 
 
@@ -54,22 +55,20 @@ def resume(
     """Resume a run that was lost or stopped from its newest checkpoint."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import resume as command
-    from tfdeploy.config.overrides import parse_wait, with_shared_gpus
+    from tfdeploy.config.overrides import with_shared_gpus
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output.console import Console, print_json
 
-    wait_s, lost_run = parse_wait(wait), find_run(hosts, run or run_id)
+    queue, lost_run = parse_queue(wait), find_run(hosts, run or run_id)
     if share_gpus:
         lost_run = replace(lost_run, inventory=with_shared_gpus(lost_run.inventory))
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
     watcher = ShownStart(console)
-
-    def try_to_resume(run: Run, changes: Changes) -> ResumeResult:
-        with watcher.starting(), console.show_transfers(transfers):
-            return command.resume(run, changes, console.print_report, transfers)
-
-    resumed = command.resume_when_free(lost_run, changes, wait_s, watcher.waiting, try_to_resume)
+    with watcher.starting(), console.show_transfers(transfers):
+        resumed = command.resume(
+            lost_run, changes, console.print_report, transfers, queue=queue, waiting=watcher.waiting
+        )
     console.print_resumed(resumed)
     if json:
         print_json(resumed)

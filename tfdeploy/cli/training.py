@@ -13,9 +13,11 @@ from tfdeploy.cli.options import (
     AcceptNew,
     Env,
     Hosts,
+    InQueue,
     Json,
     OlderRelease,
     OnHosts,
+    Priority,
     Quiet,
     RunArgument,
     RunId,
@@ -31,6 +33,7 @@ from tfdeploy.cli.options import (
     load_intent,
     load_inventory,
     open_fleet,
+    parse_queue,
 )
 
 if TYPE_CHECKING:
@@ -209,6 +212,8 @@ def start(
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
     accept_new_host_keys: AcceptNew = False,
     wait: WaitTime = None,
+    queue: InQueue = False,
+    priority: Priority = 0,
     share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -216,16 +221,19 @@ def start(
     """Start every task and wait until all are READY. They then run without the controller."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
-    from tfdeploy.config.overrides import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
 
-    wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
+    waiting = parse_queue(wait, queued=queue, priority=priority)
+    console = Console(for_json=json, is_quiet=quiet)
     intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
-    console.print_started(started.run)
+        started = command.start(fleet, intent, watcher, push_first=push, queue=waiting)
+    if queue:
+        console.print_queued(started.run)
+    else:
+        console.print_started(started.run)
     if json:
         print_json(started)
 
@@ -244,6 +252,8 @@ def run(
                          help="If a host or a supervisor is lost permanently, resume the run "
                          "without it.")] = False,
     wait: WaitTime = None,
+    queue: InQueue = False,
+    priority: Priority = 0,
     share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -251,15 +261,21 @@ def run(
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
-    from tfdeploy.config.overrides import parse_wait
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console
+    from tfdeploy.output.console import Console, print_json
 
-    wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
+    waiting = parse_queue(wait, queued=queue, priority=priority)
+    console = Console(for_json=json, is_quiet=quiet)
     intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        current = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run
+        started = command.start(fleet, intent, watcher, push_first=True, queue=waiting)
+        current = started.run
+        if queue:
+            console.print_queued(current)
+            if json:
+                print_json(started)
+            return
         console.print_started(current)
         current, ended = _follow(fleet, current, console, resilient=resilient)
         finished = finish(fleet, current, ended, console)

@@ -26,6 +26,7 @@ from tfdeploy.cli.options import (
     find_run,
     load_inventory,
     open_fleet,
+    parse_queue,
 )
 
 if TYPE_CHECKING:
@@ -134,13 +135,12 @@ def _run(
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
     from tfdeploy.commands.trials import list_trials
-    from tfdeploy.config.overrides import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import print_json
 
-    wait_s, watcher = parse_wait(wait), ShownStart(console)
+    queue, watcher = parse_queue(wait), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new) as fleet:
-        run = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run
+        run = command.start(fleet, intent, watcher, push_first=True, queue=queue).run
         console.print_started(run)
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)

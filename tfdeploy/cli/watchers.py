@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tfdeploy.commands.environments import BuildResult
+    from tfdeploy.commands.following.launching import Show
     from tfdeploy.commands.plan import Intent
-    from tfdeploy.commands.preflight.wait import Show
     from tfdeploy.commands.push import Outcome
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.byte_progress import Transfers
@@ -49,26 +49,16 @@ class ShownStart(StartWatcher):
     @contextmanager
     def starting(self) -> Iterator[None]:
         """Exit at Ctrl-C. What had started is stopped before this sees the exception."""
-        with self._exit_at_ctrl_c(
-            "interrupted before all tasks were READY: those that had started were stopped"
-        ):
-            yield
-
-    @contextmanager
-    def waiting(self) -> Iterator[Show]:
-        with (
-            self._exit_at_ctrl_c("interrupted while waiting: nothing was started"),
-            self._console.wait_progress() as show,
-        ):
-            yield show
-
-    @contextmanager
-    def _exit_at_ctrl_c(self, text: str) -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            self._console.print_interrupted(text)
+            self._console.print_interrupted(
+                "interrupted before all tasks were READY: those that had started were stopped"
+            )
             raise typer.Exit(INTERRUPTED) from None
+
+    def waiting(self) -> AbstractContextManager[Show]:
+        return self._console.wait_progress()
 
 
 def shown_following(console: Console) -> Watcher:

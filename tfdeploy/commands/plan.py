@@ -14,9 +14,9 @@ from tfdeploy import run as runs
 from tfdeploy.errors import prefix_plan_errors
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import checks, frameworks, launch, placing, roles
+from tfdeploy.planning.plan import select_hosts
 from tfdeploy.planning.replanning import describe, with_counts
 from tfdeploy.planning.roles import RunNames
-from tfdeploy.planning.task_selection import select_hosts
 from tfdeploy.release import gitignore, snapshot
 from tfdeploy.release.snapshot import Release
 
@@ -279,10 +279,18 @@ def _excluded(inventory: Inventory) -> tuple[str, ...]:
     own = (inventory.file.parent.resolve() / runs.FOLDER, *(folder.resolve() for folder in local))
     folders = (f"{gitignore.literal(f.relative_to(root))}/" for f in own if f.is_relative_to(root))
     data = (gitignore.literal(path) for path in _data_in_source(inventory))
-    files = {inventory.file, inventory.file.resolve()}
+    files = {inventory.file, inventory.file.resolve(), *_other_hosts_files(inventory)}
     hosts = (gitignore.literal(f.relative_to(root)) for f in files if f.is_relative_to(root))
     notebooks = (f"!{gitignore.literal(path)}" for path in frameworks.notebooks(inventory.training))
     return (*notebooks, *inventory.source.exclude, *folders, *data, *hosts)
+
+
+def _other_hosts_files(inventory: Inventory) -> Iterator[Path]:
+    """Yield the hosts files of earlier runs, which may have any name."""
+    folder = inventory.file.parent.resolve()
+    for name in runs.hosts_files(folder / runs.FOLDER):
+        if (folder / name).is_file() and snapshot.is_hosts_file(folder / name):
+            yield folder / name
 
 
 def _data_in_source(inventory: Inventory) -> Iterator[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 from tfdeploy import run as runs
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
-from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
 from tfdeploy.commands.start import launch, secret_values, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop, stop_reachable
@@ -37,15 +36,15 @@ from tfdeploy.results.handover import CheckpointCopy, hand_over_checkpoint, hand
 from tfdeploy.results.run_folder import has_end_of
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
-from tfdeploy.shared.records import BACKOFF, ENDED, READY, RUNNING, STARTING, SUCCEEDED
+from tfdeploy.shared.records import BACKOFF, ENDED, QUEUED, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
-    from tfdeploy.commands.preflight.wait import Show
+    from tfdeploy.commands.following.launching import Waiting
+    from tfdeploy.commands.start import Queue
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.byte_progress import Transfers
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
     from tfdeploy.shared.records import TaskReport
 
-ACTIVE = (STARTING, RUNNING, READY, BACKOFF)
+ACTIVE = (QUEUED, STARTING, RUNNING, READY, BACKOFF)
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,14 @@ def resume(
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
     transfers: Transfers | None = None,
     cancel: threading.Event | None = None,
+    queue: Queue | None = None,
+    waiting: Waiting = lambda: nullcontext(lambda conflicts: None),
 ) -> ResumeResult:
     """Stop what is left of the run, plan it with the `changes`, bring the newest checkpoint to its
     chief, and start it again under the same id.
 
-    If another thread sets `cancel`, raise Cancelled: the run is as it was, or stopped on all hosts.
+    With `queue` and `waiting`, it waits as `launch` does. If another thread sets `cancel`, raise
+    Cancelled: the run is as it was, or stopped on all hosts.
     Raises RunError if the run has succeeded, or is well and nothing changes; PlanError if the hosts
     can't run it, and what `stop` and `start` raise.
     """
@@ -125,34 +127,11 @@ def resume(
         stop_s = time.monotonic() - started_at
         source = hand_over_checkpoint(fleet, old, new)
         files = tuple(hand_over_outputs(fleet, old, new))
-        resumed = launch(fleet, new, on_report)
+        resumed = launch(fleet, new, on_report, queue=queue, waiting=waiting)
         start_s = time.monotonic() - started_at - stop_s
         still_running = left_out()
         times = (round(stop_s, 3), round(start_s, 3))
         return ResumeResult(resumed, source, files, stopped, *times, still_running)
-
-
-def resume_when_free(
-    old: Run,
-    changes: Changes,
-    wait_s: float,
-    waiting: Callable[[], AbstractContextManager[Show]],
-    try_to_resume: Callable[[Run, Changes], ResumeResult],
-) -> ResumeResult:
-    """Return what `try_to_resume(old, changes)` returns; it is `resume`, and is called again as
-    `start_when_free` does it. Between two calls the run is stopped, and nothing of it is held."""
-
-    def try_again() -> ResumeResult:
-        starts = runs.read_folder(old.folder).starts  # a call that was refused counts
-        return try_to_resume(replace(old, starts=starts), changes)
-
-    def in_use() -> list[TfdeployError]:
-        tried = runs.read_folder(old.folder)
-        planned = launches.make(tried.inventory, tried.plan, tried.names, "")
-        with Fleet(tried.inventory) as fleet:
-            return find_conflicts(fleet, tried.plan, planned)
-
-    return start_when_free(try_again, wait_s, waiting, in_use)
 
 
 @contextmanager

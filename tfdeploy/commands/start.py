@@ -15,7 +15,6 @@ from tfdeploy.commands.following.launching import Launching, wait_until_ready
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
 from tfdeploy.commands.preflight.reachability import check_reachability
-from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
 from tfdeploy.commands.push import PushWatcher, push, refuse_missing_release
 from tfdeploy.commands.stop import stop
 from tfdeploy.config import AUTO_PORTS
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from tfdeploy.commands.following.launching import Show, Waiting
     from tfdeploy.commands.plan import Intent
-    from tfdeploy.commands.preflight.wait import Show
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
@@ -64,13 +63,24 @@ class StartWatcher(PushWatcher):
         return nullcontext()
 
     def waiting(self) -> AbstractContextManager[Show]:
-        """Return a context for the time in which GPUs or ports are in use."""
+        """Return a context for the time in the queue; it yields a function that takes what each
+        task waits for, when that changes."""
         return nullcontext(lambda conflicts: None)
 
 
 @dataclass(frozen=True)
+class Queue:
+    """How a run waits in the queue of its hosts: this command waits with it for up to `wait_s`
+    seconds, or not at all (None). Of several runs, one with a higher `priority` comes first."""
+
+    wait_s: float | None = None
+    priority: int = 0
+
+
+@dataclass(frozen=True)
 class StartResult:
-    """The run that has started: every task is READY, or has succeeded already."""
+    """The run that has started: every task is READY, or has succeeded already; or the run that
+    waits in the queue of its hosts."""
 
     __repr__ = short_repr
     NAMES: ClassVar = {"warnings": "notes"}
@@ -87,31 +97,23 @@ def start(
     watcher: StartWatcher,
     *,
     push_first: bool = False,
-    wait_s: float = 0.0,
+    queue: Queue | None = None,
 ) -> StartResult:
     """Check what can be refused without a host's help, push if that is wanted, start the tasks, and
     wait until every one is READY.
 
-    Waits up to `wait_s` seconds for GPUs and ports that are in use. Raises what went wrong on any
-    host or task (HostError, TaskFailed, TaskNotReady), after everything was stopped again.
+    With `queue`, its hosts start the run when it is its turn. Raises what went wrong on any host or
+    task (HostError, TaskFailed, TaskNotReady), after everything was stopped again.
     """
     secret_values(intent.inventory)
     warnings = tuple(plan_warnings(intent))
     watcher.on_notes(warnings)
     if push_first:
         push(fleet, intent, watcher)
-
-    def plan_and_launch() -> Run:
-        with watcher.starting():
-            require_environments(fleet, intent.plan, intent.environment_ids)
-            return launch(fleet, plan_run(fleet, intent), watcher.on_report, watcher.on_notes)
-
-    run = start_when_free(
-        plan_and_launch,
-        wait_s,
-        watcher.waiting,
-        lambda: find_conflicts(fleet, intent.plan, intent.launches()),
-    )
+    with watcher.starting():
+        require_environments(fleet, intent.plan, intent.environment_ids)
+        planned = plan_run(fleet, intent)
+        run = launch(fleet, planned, watcher.on_report, watcher.on_notes, queue, watcher.waiting)
     return StartResult(run, warnings)
 
 
@@ -142,8 +144,11 @@ def launch(
     run: Run,
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
     on_notes: Callable[[Sequence[TfdeployError]], None] = lambda notes: None,
+    queue: Queue | None = None,
+    waiting: Waiting = lambda: nullcontext(lambda conflicts: None),
 ) -> Run:
-    """Write a planned run's record, start its tasks, and wait until every one is READY.
+    """Write a planned run's record, start its tasks, and wait until every one is READY. With
+    `queue`, its hosts start them when it is its turn; `waiting` is as in StartWatcher.
 
     The secrets with which the tasks sign their messages are sent with them and stored nowhere
     else. Raises what went wrong, after everything was stopped again. If no task of a new run can be
@@ -151,7 +156,12 @@ def launch(
     """
     secret, values = secrets.token_hex(32), secret_values(run.inventory)
     age_s = runs.age_s(run.id) if run.starts else 0.0
-    make = launches.maker(run.inventory, run.plan, run.names, secret, values, age_s)
+    submitted, priority = 0, 0
+    if queue:
+        run, submitted = _submit(fleet, run)
+        priority = queue.priority
+    place = (submitted, priority)
+    make = launches.maker(run.inventory, run.plan, run.names, secret, values, age_s, *place)
 
     def launches_on(host: str) -> tuple[Launch, ...]:
         return make(run.plan.placements_on(host))
@@ -166,13 +176,41 @@ def launch(
         with closing(Launching(fleet, run, launches_on)) as launching:
             answers = _launch_or_stop(fleet, run, launching)
             on_notes([*_unlisted_gpus(run, answers), *_other_folders(run, answers)])
-            _wait_or_stop(fleet, run, launching, on_report)
+            turn_s = queue.wait_s if queue else None
+            if turn_s is not None or not queue:
+                _wait_or_stop(fleet, run, launching, on_report, turn_s, waiting)
     except (KeyboardInterrupt, Cancelled):
         with delay_signals():
             errors = _try_to_stop(fleet, run)
         raise_all(errors, f"interrupted; to stop tasks that may be left: tfdeploy stop {run.flags}")
         raise
     return run
+
+
+def _submit(fleet: Fleet, run: Run) -> tuple[Run, int]:
+    """Return the run as it can wait, and the time by the clock of its chief's host, so that the
+    order does not depend on the clocks of controllers.
+
+    While runs wait, each has a heartbeat port: of fixed ports, one that is free now.
+    """
+    chief = run.plan.chief
+    host = run.inventory.host(chief.host)
+    used = [p.port for p in run.plan.placements if p.address == chief.address]
+    rest = [] if host.name in run.auto_ports else [p for p in host.ports if p not in used]
+    try:
+        answer = fleet.agents[chief.host].ask(Ports(1, rest))
+    except AgentError as error:
+        more = f"a run that waits needs a port for its heartbeat: give hosts.{host.name}.ports more"
+        raise error.with_hint(f'{more} ports, or set ports = "auto"') from None
+    if rest:
+        own = [port for port in host.ports if port in used]
+        ports = dict.fromkeys((*own, *answer.ports, *rest))
+        changed = host.copy_with({"ports": tuple(ports)})
+        hosts = (changed if each.name == host.name else each for each in run.inventory.hosts)
+        inventory = run.inventory.copy_with({"hosts": tuple(hosts)})
+        plan = placing.make_plan_from_addresses(inventory)
+        run = replace(run, inventory=inventory, plan=plan)
+    return run, int(answer.time)
 
 
 def secret_values(inventory: Inventory) -> dict[str, str]:
@@ -246,14 +284,20 @@ def _other_folders(run: Run, answers: Mapping[str, Started]) -> Iterator[Tfdeplo
 
 
 def _wait_or_stop(
-    fleet: Fleet, run: Run, launching: Launching, on_report: Callable[[str, TaskReport], None]
+    fleet: Fleet,
+    run: Run,
+    launching: Launching,
+    on_report: Callable[[str, TaskReport], None],
+    turn_s: float | None,
+    waiting: Waiting,
 ) -> None:
-    """Wait until all tasks are READY and reach each other; stop them if that fails."""
+    """Wait until all tasks are READY, as `wait_until_ready` does, and reach each other; stop them
+    if that fails."""
     try:
         with fleet.follow(
             run, run.plan.placements, chief="", opened=launching.streams
         ) as following:
-            if wait_until_ready(fleet, run, following, on_report):
+            if wait_until_ready(fleet, run, following, on_report, turn_s, waiting):
                 check_reachability(fleet, run, following)
     except Cancelled:
         raise

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         CheckpointDir,
         Command,
         Count,
+        DataPlace,
         Directory,
         EndsWith,
         Environment,
@@ -464,7 +465,7 @@ class FileFields(Table):
     keep_connections_s: Seconds = 300.0
     network: Literal["guarded", "strict", "open"] = "guarded"
     source: Source = Source()
-    data: dict[Place, DataSet] = field(default_factory=dict)
+    data: dict[DataPlace, DataSet] = field(default_factory=dict)
     env: PythonEnvironment | None = None
     training: Training
     restart: Restart = Restart()

@@ -148,11 +148,8 @@ DURATION = r"(\d{1,9}(?:\.\d{1,9})?)([smhd])"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def parse_wait(written: str | None) -> float:
-    """Return the seconds of --wait: infinity for "forever", 0 without the option. Raises
-    InventoryError."""
-    if written is None:
-        return 0.0
+def parse_wait(written: str) -> float:
+    """Return the seconds of --wait: infinity for "forever". Raises InventoryError."""
     match = re.fullmatch(DURATION, written)
     if written == "forever":
         return math.inf

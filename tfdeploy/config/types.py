@@ -156,6 +156,18 @@ def _check_place(value: str) -> str:
     return value
 
 
+def _check_data_place(value: str) -> str:
+    """Check a place; of a folder elsewhere, show how to name it."""
+    try:
+        return _check_place(value)
+    except ValueError as error:
+        if not value.isprintable() or not value.startswith(("/", "~/", "../")):
+            raise
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", value.rstrip("/").rpartition("/")[2]).strip("-")
+        lines = f'[data.{name or "data"}] and path = "{value}"'
+        raise ValueError(f"{error}; for another folder, two lines: {lines}") from None
+
+
 def _parse_ports(value: Any) -> Any:
     """Convert `"2222-2299"`, `2222` (only that port), a list or "auto" to ports in the order of
     their use."""
@@ -369,6 +381,7 @@ CheckpointDir = Annotated[str, AfterValidator(_check_checkpoint_dir)]
 Directory = Annotated[str, AfterValidator(_check_directory)]
 TaskName = Annotated[str, AfterValidator(_check_task_name)]
 Place = Annotated[str, AfterValidator(_check_place)]
+DataPlace = Annotated[str, AfterValidator(_check_data_place)]
 PlainWord = Annotated[str, AfterValidator(_check_plain_word)]
 User = Annotated[str, AfterValidator(_check_user)]
 Jump = Annotated[str, AfterValidator(_check_jump)]

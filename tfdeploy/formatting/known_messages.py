@@ -107,6 +107,7 @@ MEANINGS = (
     ),
 )
 _KNOWN = re.compile("|".join(f"({pattern})" for pattern, _ in MEANINGS))
+ABOUT_GPUS = re.compile("GPU|CUDA|cuDNN")  # in the meanings
 W = TypeVar("W")
 COUNT_S = 30.0  # between two lines with a count
 
@@ -133,9 +134,11 @@ def meaning(line: str) -> str:
     return MEANINGS[match.lastindex - 1][1] if match and match.lastindex else ""
 
 
-def first_meaning(lines: Iterable[str]) -> str:
-    """Return what the first known message of a log means; "" if there is none."""
-    return next(filter(None, map(meaning, lines)), "")
+def first_meaning(lines: Iterable[str], *, has_gpus: bool) -> str:
+    """Return what the first known message of a log means; "" if there is none. Messages about GPUs
+    count only if the task has any."""
+    found = filter(None, map(meaning, lines))
+    return next((text for text in found if has_gpus or not ABOUT_GPUS.search(text)), "")
 
 
 @dataclass

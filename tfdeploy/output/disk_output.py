@@ -1,11 +1,13 @@
-"""What hosts store: the tables of `runs` and `prune`."""
+"""What hosts store, and who waits for them: the tables of `runs`, `queue` and `prune`."""
 
 from __future__ import annotations
 
 import shlex
 from typing import TYPE_CHECKING
 
+from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import (
+    escape_line,
     format_count,
     format_duration,
     format_size,
@@ -19,12 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfdeploy.commands.prune import PruneResult, Removal
+    from tfdeploy.commands.queue import QueueResult
     from tfdeploy.commands.runs import ProjectRuns, RunSummary
     from tfdeploy.errors import TfdeployError
     from tfdeploy.output.stream import Cell
 
 MAX_ELSEWHERE = 10  # lines
 RUN_COLUMNS = ("RUN", "RESULT", "AGE", "TASKS", "HOSTS", "DISK", "COLLECTED")
+QUEUE_COLUMNS = ("RUN", "PROJECT", "USER", "PRIORITY", "WAITED", "HOSTS")
 PRUNE_COLUMNS = ("HOST", "RUNS", "RELEASES", "ENVIRONMENTS", "LEFTOVERS", "TOTAL")
 
 
@@ -50,6 +54,26 @@ class DiskOutput(Terminal):
         if rows:
             self.print_text("")
             self._out.print_table(["HOST", "USED", "RELEASES", *own, "FREE"], rows)
+
+    def print_queue(self, found: QueueResult) -> None:
+        rows: list[dict[str, Cell]] = [
+            {
+                "RUN": run.run,
+                "PROJECT": run.project or "-",
+                "USER": run.user or "-",
+                "PRIORITY": str(run.priority),
+                "WAITED": format_duration(run.age_s),
+                "HOSTS": fold_names(run.hosts),
+            }
+            for run in found.waiting
+        ]
+        if not rows:
+            self.print_text("no run waits")
+            return
+        self._out.print_table(QUEUE_COLUMNS, rows)
+        for run in found.waiting:
+            for host, reason in run.hosts.items():
+                self.print_text(escape_line(f"{run.run} on {host}: {reason}"))
 
     def print_prune_plan(self, runs: ProjectRuns, plan: Mapping[str, Removal]) -> None:
         """Print what is about to be deleted from each host."""

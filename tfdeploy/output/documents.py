@@ -29,6 +29,7 @@ def classes() -> dict[str, type]:
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
     from tfdeploy.commands.hosts import SeenHosts
+    from tfdeploy.commands.queue import QueueResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.run import FinishedRun
     from tfdeploy.commands.runs import ProjectRuns
@@ -39,7 +40,7 @@ def classes() -> dict[str, type]:
     from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.documents import Failure
     from tfdeploy.experiments.compare import Comparison
-    from tfdeploy.experiments.speed.document import SweepDocument
+    from tfdeploy.experiments.speed.report import SweepDocument
     from tfdeploy.output.watch_document import WatchDocument
 
     return {
@@ -61,6 +62,7 @@ def classes() -> dict[str, type]:
         "fetch": FetchResult,
         "stop": StopResult,
         "runs": ProjectRuns,
+        "queue": QueueResult,
         "prune": PruneDocument,
         "compare": Comparison,
         "sweep": SweepDocument,

@@ -8,7 +8,7 @@ from tfdeploy.formatting.humanize import format_count, format_size, quote_path, 
 from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from tfdeploy.commands.collect import CollectResult
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.run import FinishedRun
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.results.checkpoints import BadCheckpoint
-    from tfdeploy.results.outputs import Outputs, SavedElsewhere, SkippedOutput
+    from tfdeploy.results.outputs import Output, Outputs, SavedElsewhere, SkippedOutput
     from tfdeploy.run import Run
 
 MAX_FILE_LINES = 10
@@ -30,7 +30,7 @@ class ResultsOutput(Terminal):
         super().__init__(for_json=for_json, is_quiet=is_quiet)
         self._printed_bad: set[BadCheckpoint] = set()
         self._verified: dict[str, bool] = {}  # by the names of the checkpoints that were printed
-        self._printed_outputs: set[tuple[str, str]] = set()
+        self._printed_outputs: dict[tuple[str, str], int] = {}  # the sizes that were printed
 
     def show_transfers(
         self, transfers: Transfers, *, beside_events: bool = False
@@ -61,7 +61,10 @@ class ResultsOutput(Terminal):
         self._print_new_outputs(collected)
 
     def print_collected(self, collected: CollectResult) -> None:
+        grown = [o for o in collected.outputs.unchanged if self._has_grown(o)]
+        grown += [o for o in collected.outputs.fetched if self._has_grown(o)]
         self.print_new_results(collected)
+        self._print_outputs(grown)
         if not collected.of_chief:
             pass  # its checkpoints were not wanted
         elif not collected.chief_answered:
@@ -117,8 +120,15 @@ class ResultsOutput(Terminal):
     def _print_new_outputs(self, collected: CollectResult) -> None:
         new = {(output.folder, output.path): output for output in collected.outputs.fetched}
         new = {path: output for path, output in new.items() if path not in self._printed_outputs}
-        self._printed_outputs |= set(new)
-        outputs = list(new.values())
+        self._printed_outputs |= {path: output.size for path, output in new.items()}
+        self._print_outputs(list(new.values()))
+
+    def _has_grown(self, output: Output) -> bool:
+        """Return whether a file was fetched and printed while its task wrote it."""
+        size = self._printed_outputs.get((output.folder, output.path))
+        return size not in (None, output.size)
+
+    def _print_outputs(self, outputs: Sequence[Output]) -> None:
         for output in outputs[:MAX_FILE_LINES]:
             self.print_text(f"output {output.folder}/{output.path} ({format_size(output.size)})")
         more = outputs[MAX_FILE_LINES:]

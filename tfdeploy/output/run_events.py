@@ -171,6 +171,13 @@ class RunOutput(LogTerminal):
         state = f"has started, {ended} succeeded already" if succeeded else "is READY"
         self.print_text(f"run {run.id} {state}: {tasks} on {hosts}")
 
+    def print_queued(self, run: Run) -> None:
+        hosts = fold_names(run.plan.hosts)
+        self.print_text(
+            f"run {run.id} is in the queue of {hosts}, which start it when it is its turn",
+            f"(tfdeploy queue shows its place, tfdeploy attach {run.flags} follows it)",
+        )
+
     def print_resumed(self, resumed: ResumeResult) -> None:
         source = results_output.resume_source(resumed)
         self.print_text(f"run {resumed.run.id} resumes from {source}")

@@ -70,15 +70,17 @@ def maker(
     secret: str,
     secrets: Mapping[str, str] = {},
     age_s: float = 0.0,
+    submitted: int = 0,
+    priority: int = 0,
 ) -> Callable[[Sequence[Placement]], tuple[Launch, ...]]:
     """Return the function that makes the launches of some placements: with many hosts, those of all
     need much memory, and what they have in common much time.
 
     Each task gets a secret of its own, made from `secret`, which the chief gets; `secrets` has the
     value of each of training.secrets by its name; `age_s` is the time since the run was first
-    started. The function raises PlanError for an unknown
-    {field}, this one for more replicas than other hosts, or for more tasks than a program can be
-    passed.
+    started; `submitted` and `priority` are those of a queued run. The function raises PlanError for
+    an unknown {field}, this one for more replicas than other hosts, or for more tasks than a
+    program can be passed.
     """
     heartbeat = _heartbeat(inventory.training, plan, secret)
     hosts = {host.name: host for host in inventory.hosts}
@@ -89,7 +91,13 @@ def maker(
         ]
         for each in launches:
             refuse_too_long(each, len(plan.placements))
-        return tuple(replace(each, secrets=dict(secrets), age_s=age_s) for each in launches)
+        common = {
+            "secrets": dict(secrets),
+            "age_s": age_s,
+            "submitted": submitted,
+            "priority": priority,
+        }
+        return tuple(replace(each, **common) for each in launches)
 
     return make_some
 

@@ -127,13 +127,15 @@ def _draw(chance: random.Random, values: Any) -> Any:
     is_whole = isinstance(low, int) and isinstance(high, int)
     if values.get("log"):
         drawn = math.exp(chance.uniform(math.log(low), math.log(high)))
-        return min(high, max(low, round(drawn))) if is_whole else drawn
-    return chance.randint(low, high) if is_whole else chance.uniform(low, high)
+        return min(high, max(low, round(drawn))) if is_whole else _short(drawn)
+    return chance.randint(low, high) if is_whole else _short(chance.uniform(low, high))
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.6g}")
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -321,15 +321,17 @@ def is_by_product(file: Path) -> bool:
     """Return whether this file is a hosts file or a page of `report`. Raises OSError."""
     suffix = file.suffix.lower()
     if suffix == ".toml":
-        with file.open("rb") as content:
-            return _is_hosts_file(content.read(MAX_TOML_BYTES))
+        return is_hosts_file(file)
     if suffix == ".html":
         with file.open("rb") as content:
             return MARK in content.read(START_BYTES)
     return False
 
 
-def _is_hosts_file(content: bytes) -> bool:
+def is_hosts_file(file: Path) -> bool:
+    """Return whether a file has the tables of a hosts file. Raises OSError."""
+    with file.open("rb") as opened:
+        content = opened.read(MAX_TOML_BYTES)
     if b"hosts" not in content:  # a large file of another kind takes long to parse
         return False
     try:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     R = TypeVar("R")
 
+QUEUED = "QUEUED"
 STARTING = "STARTING"
 RUNNING = "RUNNING"
 READY = "READY"
@@ -200,6 +201,9 @@ class Launch(Record):
     - `age_s` is how long ago the run was first started, 0 for its first start.
     - `trials` are the trials of the run, if it has any: then the task is a slot, which runs one
       after the other.
+    - `submitted` is 0, or the run waits for its turn: it is when it was submitted, in seconds since
+      1970 by the clock of its chief's host. Of runs that wait, one with a higher `priority` comes
+      first. `waits_for` are the leases that the task waits for; its host fills it in.
     - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
       own host only processes of its user; if OPEN, everybody. If STRICT, it is guarded, and ends if
       it opens a port that the guard does not cover.
@@ -240,6 +244,9 @@ class Launch(Record):
     gpu_choice: List[int] = field(default_factory=list)
     gpus_shared: bool = False
     trials: TrialSettings = field(default_factory=TrialSettings, kind=TrialSettings)
+    submitted: int = 0
+    priority: int = 0
+    waits_for: List[str] = field(default_factory=list)
 
     @property
     def health_port(self) -> Optional[int]:
@@ -252,9 +259,12 @@ class Launch(Record):
 
     @property
     def leased_ports(self) -> List[int]:
-        """The task's own port, if it has one, and then for the chief that of its heartbeat."""
-        ports = [] if self.port is None else [self.port]
-        return [*ports, self.heartbeat.port] if self.is_chief else ports
+        """For the chief the port of its heartbeat, and then the task's own port, if it has one."""
+        return [self.heartbeat.port, *self.own_ports] if self.is_chief else self.own_ports
+
+    @property
+    def own_ports(self) -> List[int]:
+        return [] if self.port is None else [self.port]
 
     @property
     def is_chief(self) -> bool:
@@ -387,7 +397,7 @@ class TaskReport(Record):
     task: str
     """The task, such as `worker:1`."""
     state: str
-    """STARTING, RUNNING, READY, BACKOFF, SUCCEEDED, FAILED, STOPPED or LOST."""
+    """QUEUED, STARTING, RUNNING, READY, BACKOFF, SUCCEEDED, FAILED, STOPPED or LOST."""
     age_s: float
     """The seconds since it entered this state."""
     pid: Optional[int]

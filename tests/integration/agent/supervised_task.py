@@ -27,7 +27,7 @@ sys.argv[0] = root + "/agent/abc.pyz"
 from tfdeploy.agent.machine import guard, leases, lock, nvidia, process
 from tfdeploy.agent.reports import history
 from tfdeploy.agent.runs import supervise
-from tfdeploy.agent.supervision import heartbeat, membership, supervisor, termination, watch
+from tfdeploy.agent.supervision import heartbeat, membership, supervisor, termination, turn, watch
 for module in (watch, supervisor, membership):
     module.TICK_S = 0.03
 watch.READY_TICK_S = float(os.environ.get("READY_TICK_S", 0.03))
@@ -38,9 +38,10 @@ watch.EXPOSED_CHECK_EVERY_S = 0.1
 guard.LOWEST, guard.HIGHEST = 20_000, 32_767  # no other test has a port there
 nvidia.SAMPLE_CPU_SHARE = 1.0
 history.EVERY_S, history.TICK_S = 0.1, 0.05
-heartbeat.INTERVAL_S = 0.05
+heartbeat.INTERVAL_S, turn.POLL_S = 0.05, 0.2
+heartbeat.QUEUED_INTERVAL_S = membership.QUEUED_INTERVAL_S = 0.5
 termination.PS_MARGIN_S = 60.0
-inherited = [lock.acquire(task_dir), *leases.acquire([lease] if lease else [])]
+inherited = [lock.acquire(task_dir), *leases.acquire(lease.split())]
 supervise.supervise(task_dir, os.dup(1), *inherited)
 """
 # Functions for the scripts of tasks. A task is READY when its port answers with its own name.
@@ -84,7 +85,7 @@ TIMEOUT_S = 120.0
 class SupervisedTask:
     """One task and the process of its supervisor.
 
-    `code` is the task's script after SCRIPT, `lease` a resource to hold, `changes` the fields of
+    `code` is the task's script after SCRIPT, `lease` the resources to hold, `changes` the fields of
     the launch that differ from `make_launch`.
     """
 

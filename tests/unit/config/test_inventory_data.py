@@ -30,7 +30,7 @@ def test_dump_keeps_data_sets(place):
 )
 def test_a_place_outside_the_tasks_directory_or_with_two_spellings_is_refused(place):
     message = refused(f'[data."{place}"]')
-    assert message.endswith('expected a path inside the task\'s directory, such as "data/mnist"')
+    assert 'expected a path inside the task\'s directory, such as "data/mnist"' in message
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,9 @@ def test_a_data_set_inside_another_is_refused(order):
 
 def test_places_with_a_common_prefix_are_two_data_sets():
     assert len(make_inventory(top="[data.a]\n[data.ab]").data) == 2
+
+
+@pytest.mark.parametrize("path", ["~/mnist", "../data/mnist", "/data/mnist"])
+def test_the_lines_for_a_folder_elsewhere_are_shown(path):
+    [message], _ = refusal_of(hosts_toml(top=f'[data."{path}"]'))
+    assert message.endswith(f'; for another folder, two lines: [data.mnist] and path = "{path}"')

@@ -60,8 +60,10 @@ def test_any_other_line_has_none(line):
 
 
 def test_the_first_known_message_explains_a_log():
-    assert "GPU's memory" in first_meaning(["step 1", MEANT[2][0], MEANT[7][0]])
-    assert first_meaning(["step 1"]) == ""
+    log = ["step 1", MEANT[2][0], MEANT[7][0]]
+    assert "GPU's memory" in first_meaning(log, has_gpus=True)
+    assert "has the port" in first_meaning(log, has_gpus=False)
+    assert first_meaning(["step 1"], has_gpus=True) == ""
 
 
 REPEATED = "Ignoring error status when releasing multi-device function"

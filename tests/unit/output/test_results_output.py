@@ -117,6 +117,22 @@ def test_outputs_are_printed_when_they_arrive_and_counted_at_the_end(printed):
     ]
 
 
+def test_a_file_that_has_grown_since_it_was_printed_is_printed_again_at_the_end(printed):
+    [early] = make_outputs("metrics.csv")
+    whole = replace(early, size=5000)
+
+    def run_to_its_end(console):
+        console.print_new_results(with_outputs(fetched=(early,)))
+        console.print_new_results(with_outputs(fetched=(replace(early, size=2000),)))
+        console.print_collected(with_outputs(unchanged=(whole,)))
+
+    lines = printed(run_to_its_end).splitlines()
+    assert [line for line in lines if line.startswith("output ")] == [
+        "output /r/outputs/metrics.csv (1.0 kB)",
+        "output /r/outputs/metrics.csv (5.0 kB)",
+    ]
+
+
 def test_a_program_without_tensorflow_misses_no_checkpoint(printed):
     without = replace(with_outputs(), uses_tensorflow=False)
     assert printed(lambda console: console.print_collected(without)) == (

@@ -141,12 +141,15 @@ def holder(resource: str) -> Optional[Holder]:
 
 
 def holders() -> List[Holder]:
-    """Return the holders of all leases of this machine.
+    """Return the holders of all leases of this machine, without places in the queue.
 
     Source: proc(5), /proc/net/unix: an abstract name starts with @ there.
     """
     with open("/proc/net/unix", "rb") as table:
-        names = {line.split()[-1][len(PREFIX) :] for line in table if b" @tfdeploy/" in line}
+        lines = [
+            each for each in table if b" @tfdeploy/" in each and b" @tfdeploy/queue/" not in each
+        ]
+    names = {line.split()[-1][len(PREFIX) :] for line in lines}
     found = (holder(name.decode(errors="replace")) for name in sorted(names))
     return [each for each in found if each]
 
@@ -165,6 +168,11 @@ def taken_refusal(name: str, holder: Holder) -> Refusal:
         held_by=holder.run,
         busy=True,
     )
+
+
+def title(resource: str) -> str:
+    """Return a resource in words, for example `port 2222`."""
+    return resource.replace("port/", "port ").replace("gpu/", "GPU ")
 
 
 def _take(resource: str) -> socket.socket:

@@ -10,7 +10,7 @@ from ..refusal import Refusal
 from . import leases, process
 
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Collection, List, Sequence
 
 # Below the ports that Linux uses for outgoing connections (ip(7), ip_local_port_range).
 CANDIDATES = range(20000, 32768)
@@ -42,24 +42,26 @@ def _describe_hidden_holder(port: int) -> str:
     return "a process of another user ({})".format(process.user_name(user))
 
 
-def choose(count: int) -> List[int]:
-    """Return `count` ports that are free now and that no run has a lease on.
+def choose(count: int, among: Sequence[int] = (), awaited: Collection[str] = ()) -> List[int]:
+    """Return `count` ports of `among` (default: CANDIDATES) that are free now, that no run has a
+    lease on, and that are not among the `awaited` resources.
 
     The search starts at a random port, so that two processes that choose at the same moment choose
     different ports. Raises Refusal if there are not enough.
     """
     import random  # only needed here, and every start loads this module
 
-    first = random.randrange(len(CANDIDATES))
-    chosen = []
-    for port in (*CANDIDATES[first:], *CANDIDATES[:first]):
-        if leases.holder("port/{}".format(port)) is None and is_free(port):
+    candidates = among or CANDIDATES
+    first = random.randrange(len(candidates))
+    chosen: List[int] = []
+    for port in (*candidates[first:], *candidates[:first]):
+        resource = "port/{}".format(port)
+        if resource not in awaited and leases.holder(resource) is None and is_free(port):
             chosen.append(port)
         if len(chosen) == count:
             return chosen
-    raise Refusal(
-        "fewer than {} ports from {} to {} are free".format(count, CANDIDATES[0], CANDIDATES[-1])
-    )
+    ends = min(candidates), max(candidates)
+    raise Refusal("fewer than {} ports from {} to {} are free".format(count, *ends))
 
 
 def is_free(port: int) -> bool:

@@ -1,6 +1,5 @@
-"""The ports and GPUs that a start needs: choose ports, find out who has a port or a GPU (the verb
-`holders`), and check that hosts reach each other's ports (`ports`, `listen_on_ports` and
-`try_ports`)."""
+"""The ports that a start needs: choose them, and check that hosts reach each other's (the verbs
+`ports`, `listen_on_ports` and `try_ports`)."""
 
 from __future__ import annotations
 
@@ -9,9 +8,10 @@ import sys
 import time
 
 from ...shared import TYPE_CHECKING, parallel
-from ...shared.protocol.preflight import FreePorts, Holders, OpenPorts, Taken, TriedPorts
-from ..machine import gpus, leases, nvidia, ports
+from ...shared.protocol.preflight import FreePorts, OpenPorts, TriedPorts
+from ..machine import ports
 from ..machine.sockets import connect, listen
+from ..queue import places, resources
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List
 
     from ...shared.protocol.preflight import Address
-    from ...shared.records import GpuNeed
 
 OPEN_S = 60.0
 MAX_THREADS = 32
 
 
-def free_ports(count: int) -> FreePorts:
+def free_ports(count: int, among: List[int]) -> FreePorts:
     """Choose free ports as `start` does. Raises Refusal if there are not enough."""
-    return FreePorts(ports.choose(count))
+    awaited = {place.resource for place in places.all_places()}
+    return FreePorts(ports.choose(count, among, awaited), time.time())
 
 
 def listen_on_ports(wanted: Dict[str, int]) -> Iterator[OpenPorts]:
@@ -55,7 +55,7 @@ def listen_on_ports(wanted: Dict[str, int]) -> Iterator[OpenPorts]:
 
 
 def _listen(port: int, task: str) -> socket.socket:
-    _require_free(port, task)
+    resources.require_free(port, task)
     try:
         return listen(port)
     except OSError as error:  # another process has just taken it
@@ -86,28 +86,3 @@ def try_ports(at: List[Address], timeout_s: float) -> TriedPorts:
         return ""
 
     return TriedPorts(parallel.each(failure, at, MAX_THREADS))
-
-
-def holders(ports: Dict[str, List[int]], need: GpuNeed) -> Holders:
-    """Return which of the tasks' ports are in use, and which GPUs if fewer than they need are free,
-    in the words of `start`."""
-    taken_gpus = gpus.refusals(need, nvidia.gpu_resources()) if need.count else []
-    refusals = [*_taken_ports(ports), *taken_gpus]
-    return Holders([Taken(each.message, each.hint, each.held_by) for each in refusals])
-
-
-def _taken_ports(ports: Dict[str, List[int]]) -> Iterator[Refusal]:
-    for task, own_ports in ports.items():
-        for port in own_ports:
-            try:
-                _require_free(port, task)
-            except Refusal as refusal:
-                if refusal.busy:  # if not, waiting does not help, and `start` says so
-                    yield refusal
-
-
-def _require_free(port: int, task: str) -> None:
-    holder = leases.holder("port/{}".format(port))
-    if holder is not None:
-        raise leases.taken_refusal("port {}".format(port), holder)
-    ports.require_free(port, task)

@@ -8,7 +8,7 @@ import time
 from ...shared import TYPE_CHECKING, parallel, records
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import TaskReports
-from ...shared.records import ENDED, FROZEN, LOST, PAUSED, Launch, TaskReport, TaskState
+from ...shared.records import ENDED, FROZEN, LOST, PAUSED, QUEUED, Launch, TaskReport, TaskState
 from .. import paths
 from ..machine import lock
 
@@ -59,6 +59,10 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
     from . import pace, progress
 
     launch = records.load(Launch, paths.launch(task_dir))
+    if report.state == QUEUED:
+        from ..queue import report as queue  # rarely needed
+
+        return replace(report, reason=queue.explain(launch))
     files = event_files.of_task(task_dir, launch.checkpoint_dir)
     last = progress.last_step(files)
     health, reason = grpc_health.task_health(launch), report.reason

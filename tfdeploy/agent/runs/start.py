@@ -13,9 +13,10 @@ from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.record import replace
 from .. import paths
 from ..machine import leases, lock, logind, nvidia
+from ..queue import resources
 from ..refusal import Refusal
 from ..releases import work_directory
-from . import resources, run_record, start_checks
+from . import run_record, start_checks
 
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional
@@ -37,7 +38,10 @@ def start(launches: List[Launch], record: Optional[RunRecord] = None) -> None:
     gpus = nvidia.gpu_resources() if any(launch.gpus for launch in launches) else {}
     for launch in launches:
         start_checks.check(launch, gpus)
-    launches, task_leases = resources.acquire(launches, gpus)
+    if launches[0].submitted:
+        launches, task_leases = resources.enter_queue(launches, gpus)
+    else:
+        launches, task_leases = resources.acquire(launches, gpus)
     started: List[Launch] = []
     try:
         for launch in launches:

@@ -27,19 +27,22 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
     acquired. A line is written to the descriptor `ready_pipe` when the supervisor has adopted them.
     """
     launch = records.load(Launch, paths.launch(task_dir))
-    _record_gpus(launch, task_dir)  # first: that process is none of the task's
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    # Processes that the task leaves behind become children of the supervisor instead of init's, so
-    # that all of them can be found.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     lock.adopt(inherited[0])
     leases.adopt(inherited[1:])
     supervisor = _supervisor_class(launch)(launch, task_dir, list(inherited[1:]))
-    supervisor.record_pace()
     os.write(ready_pipe, b"ours\n")
     os.close(ready_pipe)
     try:
-        supervisor.run()
+        if supervisor.wait_for_turn():
+            _record_gpus(supervisor.launch, task_dir)  # first: that process is none of the task's
+            # Processes that the task leaves behind become children of the supervisor instead of
+            # init's, so that all of them can be found.
+            ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+            supervisor.record_pace()
+            supervisor.run()
+        else:
+            supervisor.leave()
     except Exception as error:
         print_to_log(error)
         process.end_all(supervisor.mark, None, 0.0, os.getpid())

@@ -14,7 +14,7 @@ import time
 
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.record import Record, field, replace, to_json
-from ...shared.records import ENDED, HeartbeatSettings, TaskState
+from ...shared.records import ENDED, QUEUED, HeartbeatSettings, TaskState
 from ..machine.peers import plain
 from ..machine.sockets import ConnectionServer
 from . import signing
@@ -32,6 +32,9 @@ INTERVAL_S = 1.0
 MAX_REQUESTS_PER_S = 50  # of all tasks of a run together
 TIMEOUT_S = 5.0
 PIECE_TIMEOUT_S = 60.0
+QUEUED_INTERVAL_S = 10.0  # of a task that waits in the queue for long
+# What the chief's supervisor says to tasks in the queue: wait for your turn, let others pass, go.
+WAIT, ASIDE, GO = "wait", "aside", "go"
 WITHOUT_LISTS: Body = {"known": None}  # a part of a request that needs neither list
 
 
@@ -47,6 +50,7 @@ class Report(Record):
     silent: bool = False  # and nobody is notified of that end
     cause: str = ""
     restarts: int = 0
+    holds: bool = False  # it waits in the queue, and has taken its GPUs and ports
 
     def task_state(self) -> TaskState:
         """Return the state of the task, as far as it was reported."""
@@ -67,6 +71,7 @@ class HeartbeatServer:
     signed. A request with `advance` also gets the count of run_progress.py, one with `backup` the
     offer of backups.py, one with `trial` what `on_trial` answers to it and to `trials`, the records
     of the sender's host, and one with `file` and `offset` a piece of an offered file from `read`.
+    An answer to a queued task has the `turn` and the `priority` of its run.
     `on_news` is called, in a thread of the server, when a request has changed `reports`. Raises
     OSError if the port is taken.
     """
@@ -85,6 +90,7 @@ class HeartbeatServer:
         self.ended: Optional[Body] = None
         self.checkpoint: Optional[Body] = None
         self.outputs: Optional[Body] = None
+        self.turn, self.priority = WAIT, 0
         self._own_sources: Set[str] = set()
         self._lists: Optional[Body] = None  # None: they have changed
         self._changing = threading.Lock()
@@ -119,6 +125,17 @@ class HeartbeatServer:
                 self._lists = {**lists, "lists": _digest(lists)}
             return self._lists
 
+    def decide_turn(self, holds: bool, is_away: bool) -> str:
+        """Return what the tasks of a queued run do, GO once all of them hold what they need.
+
+        `holds` says whether the chief does, `is_away` that a host does not answer. GO is final.
+        """
+        with self._changing:
+            if self.turn != GO:
+                others = all(each.holds or each.state in ENDED for each in self.reports.values())
+                self.turn = ASIDE if is_away else GO if holds and others else WAIT
+            return self.turn
+
     def close(self) -> None:
         self._server.close()
 
@@ -139,6 +156,9 @@ class HeartbeatServer:
         }
         if question.known not in (lists["lists"], None):
             answer.update(lists)
+        if question.state == QUEUED:
+            with self._changing:
+                answer.update(turn=self.turn, priority=self.priority)
         if question.advance:
             answer["advance"] = self._progress_count()
         if question.backup:
@@ -164,6 +184,7 @@ class HeartbeatServer:
             question.silent,
             signing.text(question.cause),
             question.restarts,
+            question.holds,
         )
         with self._changing:
             last = self.reports[task]
@@ -180,7 +201,7 @@ class HeartbeatClient:
     """The side of the other tasks: sends reports from its own thread.
 
     `answer` is the server's last answer, with the lists of an earlier one if they have not changed,
-    and `acknowledged` the report that it answers.
+    and `acknowledged` the report that it answers, which has changed at `changed_at`.
     `answered_at` is when it arrived, and `ended_at` when an answer first said that the run has
     ended, on this host's monotonic clock. `get_report` returns the body of the current report.
     `on_news` is called after an answer that differs from the one before.
@@ -197,6 +218,7 @@ class HeartbeatClient:
         self.acknowledged: Body = {}
         self.answered_at = time.monotonic()
         self.ended_at: Optional[float] = None
+        self.changed_at = self.answered_at
         self._get_report = get_report
         self._on_news = on_news
         self._wake_up = threading.Event()
@@ -216,7 +238,10 @@ class HeartbeatClient:
                 self.answer = {**self._lists(), **self._request(report)}
             except (OSError, signing.Untrusted):  # the chief may have ended before this task
                 return False
-            self.acknowledged, self.answered_at = report, time.monotonic()
+            self.answered_at = time.monotonic()
+            if report != self.acknowledged:
+                self.changed_at = self.answered_at
+            self.acknowledged = report
             if self.answer.get("ended") and self.ended_at is None:
                 self.ended_at = self.answered_at
             if self.answer != last:
@@ -238,7 +263,11 @@ class HeartbeatClient:
         while True:
             self._wake_up.clear()
             self.send()
-            self._wake_up.wait(interval_s * (0.8 + 0.4 * os.urandom(1)[0] / 255))
+            pause_s = interval_s
+            if self.acknowledged.get("state") == QUEUED:
+                unchanged_s = time.monotonic() - self.changed_at
+                pause_s = max(interval_s, min(QUEUED_INTERVAL_S, unchanged_s / 10))
+            self._wake_up.wait(pause_s * (0.8 + 0.4 * os.urandom(1)[0] / 255))
 
 
 def request(

@@ -11,11 +11,11 @@ from functools import partial
 
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.message import parse
-from ...shared.protocol.record import to_json
-from ...shared.records import FAILED, SERVER, SUCCEEDED
+from ...shared.protocol.record import replace, to_json
+from ...shared.records import ENDED, FAILED, QUEUED, SERVER, SUCCEEDED
 from ...shared.trials import TrialOrder
 from . import heartbeat, signing, termination
-from .heartbeat import HeartbeatClient, HeartbeatServer
+from .heartbeat import ASIDE, GO, QUEUED_INTERVAL_S, WAIT, HeartbeatClient, HeartbeatServer
 from .replication import replicas
 from .run_progress import RunProgress
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...shared.records import Launch, TaskState
     from ...shared.trials import TrialRecord
+    from .heartbeat import Report
     from .termination import Order
     from .trials.board import Board
 
@@ -34,6 +35,7 @@ TICK_S = 0.25
 FIRST_TICK_S = 0.01  # most tasks are stopped together, and `stop` waits for the chief's supervisor
 LAST_REPORT_S = 60.0  # for how long a task tries to report its end
 NOTIFY_AFTER_S = 60.0  # from when the others should have ended, if one does not report its end
+QUEUE_AWAY_S = 24 * 3600.0  # for how long a queued run waits for a host that does not answer
 
 
 def join(
@@ -49,6 +51,17 @@ def join(
     return OtherMembership(launch, task_dir, get_state, get_sources)
 
 
+def _while_queued(launch: Launch) -> Launch:
+    """Return a launch with the limits that hold in the queue."""
+    settings = replace(launch.heartbeat, orphan_timeout_s=QUEUE_AWAY_S)
+    return replace(launch, max_duration_s=None, heartbeat=settings)
+
+
+def _patience_s(launch: Launch) -> float:
+    """Return after which silence of a host a queued run lets others pass."""
+    return max(launch.heartbeat.orphan_timeout_s, 3 * QUEUED_INTERVAL_S)
+
+
 class ChiefMembership:
     """Membership of the chief, whose end is the end of the run.
 
@@ -58,11 +71,11 @@ class ChiefMembership:
     def __init__(
         self, launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
     ) -> None:
-        self._launch = launch
+        self._launch, self._queued = launch, _while_queued(launch)
         self._get_state = get_state
         self._get_sources = get_sources
         self._task_dir = task_dir
-        self._started_at, self._started = time.monotonic(), time.time()
+        self.begin()
         self._is_notified = not (launch.notify.on_end or launch.notify.on_failure)
         if not self._is_notified:
             from ..reports import notify  # as in _notify
@@ -84,6 +97,26 @@ class ChiefMembership:
             self._board.report if self._board else None,
         )
         self._offer.start(self._server)
+
+    def begin(self) -> None:
+        """Count the age of the run from now."""
+        self._started_at, self._started = time.monotonic(), time.time()
+
+    def turn(self, holds: bool) -> str:
+        """Return WAIT, ASIDE or GO; `holds` says whether this task has what it needs."""
+        now, patience_s = time.monotonic(), _patience_s(self._launch)
+        reports = self._server.reports.values()
+        is_away = any(r.state not in ENDED and now - r.at > patience_s for r in reports)
+        return self._server.decide_turn(holds, is_away)
+
+    def withdraws(self) -> bool:
+        """Return whether this task may give back what it holds: the run has not started."""
+        return self.turn(holds=False) != GO
+
+    def priority(self, of_launch: int) -> int:
+        """Return the run's priority: the one in the launch of this task."""
+        self._server.priority = of_launch
+        return of_launch
 
     def sources(self) -> List[str]:
         """Return the addresses of the run's hosts, as far as their supervisors were heard."""
@@ -128,13 +161,22 @@ class ChiefMembership:
         now = time.monotonic()
         received = self._server.reports
         reports = {
-            task: (now - last.at, last.state, last.reason) for task, last in received.items()
+            task: (self._silent_s(last, now), last.state, last.reason)
+            for task, last in received.items()
         }
         age_s = now - self._started_at
         for task, last in received.items():
             if last.stops_run:
                 return termination.reported_stop(task, silent=last.silent)
-        return termination.chief_order(self._launch, reports, age_s)
+        launch = self._queued if self._get_state().state == QUEUED else self._launch
+        return termination.chief_order(launch, reports, age_s)
+
+    def _silent_s(self, last: Report, now: float) -> float:
+        """Return for how long a task has been silent. One in the queue sends few messages, and may
+        not know yet that the run has started."""
+        silent_s = now - last.at
+        is_usual = last.state == QUEUED and silent_s <= _patience_s(self._launch)
+        return 0.0 if is_usual else silent_s
 
     def progress_count(self) -> Optional[int]:
         """Return how often the run was found to have progressed."""
@@ -197,9 +239,10 @@ class OtherMembership:
     def __init__(
         self, launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
     ) -> None:
-        self._launch = launch
+        self._launch, self._queued = launch, _while_queued(launch)
         self._task_dir = task_dir
-        self._started_at = time.monotonic()
+        self.begin()
+        self._holds = False
         self._get_state = get_state
         self._get_sources = get_sources
         self._stops_run = self._silent = False
@@ -211,6 +254,33 @@ class OtherMembership:
             self._recorded = [to_json(record) for record in Journal(launch).on_this_host()]
         self._client = HeartbeatClient(launch.heartbeat, self._report, _wake_supervisor)
         replicas.start_fetching(launch, self._client)
+
+    def begin(self) -> None:
+        """Count the age of the run from now."""
+        self._started_at = time.monotonic()
+
+    def turn(self, holds: bool) -> str:
+        """Return WAIT, ASIDE or GO; `holds` says whether this task has what it needs."""
+        if holds != self._holds:
+            self._holds = holds
+            self._client.send_soon()
+        return ASIDE if self._is_cut_off() else str(self._client.answer.get("turn", WAIT))
+
+    def withdraws(self) -> bool:
+        """Return whether this task may give back what it holds: the chief's supervisor knows it,
+        and has not started the run."""
+        self._holds = False
+        if not self._client.send():
+            return self._is_cut_off()
+        self._holds = self._client.answer.get("turn") == GO
+        return not self._holds
+
+    def priority(self, of_launch: int) -> int:
+        """Return the run's priority, as the chief's supervisor knows it."""
+        return int(self._client.answer.get("priority", of_launch))
+
+    def _is_cut_off(self) -> bool:
+        return time.monotonic() - self._client.answered_at > _patience_s(self._launch)
 
     def sources(self) -> List[str]:
         """Return the addresses of the run's hosts, as far as the chief's supervisor heard them."""
@@ -276,7 +346,7 @@ class OtherMembership:
         now, client = time.monotonic(), self._client
         ended_s = None if client.ended_at is None else now - client.ended_at
         return termination.other_order(
-            self._launch,
+            self._queued if self._get_state().state == QUEUED else self._launch,
             client.answer,
             now - client.answered_at,
             ended_s,
@@ -321,6 +391,7 @@ class OtherMembership:
             "cause": state.cause,
             "restarts": state.restarts,
             "sources": self._get_sources(),
+            "holds": self._holds,
         }
         if self._trial is not None:
             is_first = not self._client.acknowledged.get("trial")

@@ -172,6 +172,7 @@ class Question(Message):
     offset: int = 0
     trial: Optional[TrialRecord] = None
     trials: List[TrialRecord] = field(default_factory=list)
+    holds: bool = False
 
 
 class End(Message):
@@ -207,6 +208,8 @@ class Answer(Message):
     advance: int = 0
     backup: Optional[Offer] = None
     trial: Optional[TrialOrder] = None
+    turn: str = ""
+    priority: int = 0
 
 
 def read(kind: Type[T], body: Any) -> T:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
 import time
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import TYPE_CHECKING, filesystem, records
 from ...shared.filesystem import NO_SPACE
 from ...shared.outcome import describe_exit
 from ...shared.protocol.record import replace
-from ...shared.records import BACKOFF, FAILED, STRICT, Launch, TaskState
+from ...shared.records import BACKOFF, FAILED, QUEUED, STARTING, STRICT, Launch, TaskState
 from .. import own_folders, paths
 from ..machine import guard, leases, process
 from ..machine.peers import PeerList
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, List, Optional, Tuple
 
     from .termination import Order
+    from .turn import Turn
 
 PACE_EVERY_S = 30.0
 
@@ -35,8 +37,8 @@ PACE_EVERY_S = 30.0
 class Supervisor:
     """Runs the attempts of one task. `state` is what state.json contains; `attempts` all of them.
 
-    `lease_descriptors` are those of the task's port, for a chief also its heartbeat port, and the
-    task's GPUs, in this order.
+    `lease_descriptors` are those of a chief's heartbeat port, the task's port and its GPUs, in this
+    order; a queued task gets those that it waits for when its turn has come.
     """
 
     def __init__(self, launch: Launch, task_dir: str, lease_descriptors: List[int]) -> None:
@@ -45,7 +47,8 @@ class Supervisor:
         self.mark = process.mark(launch.project, launch.run, launch.task)
         self.attempts: List[Attempt] = []
         self._history = History(paths.history(launch.project, launch.run, launch.task))
-        self.state = TaskState(records.STARTING, time.time(), boot=paths.boot_id())
+        first = QUEUED if launch.submitted else STARTING
+        self.state = TaskState(first, time.time(), boot=paths.boot_id())
         self._leases = lease_descriptors
         self._oom_kills = 0  # of the machine, at the start of the last attempt
         self._order: Optional[Order] = None  # the last one that ended the task
@@ -54,7 +57,12 @@ class Supervisor:
         ports = guard.hold_ports(task_dir) if launch.network == STRICT else None
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
-        self.write(records.STARTING)
+        self._turn: Optional[Turn] = None
+        if launch.submitted:
+            from .turn import Turn  # most runs are not queued
+
+            self._turn = Turn(launch, task_dir, self.membership)
+        self.write(first)
 
     def run(self) -> None:
         """Run one attempt after another until the last one, then leave the run."""
@@ -203,6 +211,28 @@ class Supervisor:
         now, jitter = time.monotonic(), os.urandom(1)[0] / 255
         return restart.decide(self.launch.policy, self.attempts, outcome, now, jitter)
 
+    def wait_for_turn(self) -> bool:
+        """Wait in the queue, if the run was queued. Return False if an order has ended that."""
+        if not self._turn:
+            return True
+        has_come = self._wait(self._turn.left_s, math.inf)
+        self._turn.leave_queue()
+        self._leases += self._turn.leases
+        if has_come:
+            self.launch = self._turn.launch
+            self.membership.begin()
+            self._store_launch()
+            self.write(STARTING)
+        return has_come
+
+    def _store_launch(self) -> None:
+        """Store the launch with its GPUs, which may have been chosen just now."""
+        try:
+            path = paths.launch(self.task_dir)
+            records.write(path, records.to_json(self.launch), filesystem.PRIVATE)
+        except OSError as error:  # as in _store
+            print_to_log(error)
+
     def _wait_for_restart(self, delay_s: float) -> bool:
         """Wait for the next attempt; return False if an order has cancelled it."""
         deadline = time.monotonic() + delay_s
@@ -223,10 +253,11 @@ class Supervisor:
             self.write(records.STARTING, reason="")
         return goes_on
 
-    def _wait(self, left_s: Callable[[], float]) -> bool:
+    def _wait(self, left_s: Callable[[], float], tick_s: float = TICK_S) -> bool:
         """Wait until no time is left; return False if an order has cancelled the next attempt."""
+        left = left_s()
         while True:  # at least once: an order may have arrived while the last attempt ended
-            caught = signal.sigtimedwait(SIGNALS, min(TICK_S, max(0.0, left_s())))
+            caught = signal.sigtimedwait(SIGNALS, min(tick_s, max(0.0, left)))
             order = self._order = (
                 order_of_signal(caught) or self._run_order() or self.membership.end_order()
             )
@@ -235,7 +266,8 @@ class Supervisor:
                     order.state, reason=order.reason, cause=order.cause, planned=order.planned
                 )
                 return False
-            if left_s() <= 0:
+            left = left_s()
+            if left <= 0:
                 return True
 
     def leave(self) -> None:
@@ -244,8 +276,7 @@ class Supervisor:
         The chief keeps the lease of its heartbeat port until it has reported the end of the run. A
         task that was stopped alone leaves at once: the command that stopped it handles the others.
         """
-        count = len(self.launch.leased_ports)
-        heartbeat_lease = self._leases[count - 1 : count] if self.launch.is_chief else []
+        heartbeat_lease = self._leases[:1] if self.launch.is_chief else []
         leases.release([lease for lease in self._leases if lease not in heartbeat_lease])
         self.log.close()
         if self._order is not STOP:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import FleetError, TaskFailed, TfdeployError
@@ -10,13 +11,15 @@ from tfdeploy.formatting.humanize import escape_line, format_count
 from tfdeploy.formatting.known_messages import first_meaning
 from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.shared.outcome import describe_exit
-from tfdeploy.shared.records import FAILED, LOST, STOPPED
+from tfdeploy.shared.records import FAILED, LOST, PEER_ERRORS, STOPPED
 
 if TYPE_CHECKING:
     from tfdeploy.commands.status import RunStatus, TaskStatus
     from tfdeploy.shared.records import TaskReport
 
 BAD_ENDS = (FAILED, LOST)
+# In the reason of a task: see agent/supervision/restart.py.
+EXCEPTION = re.compile(r": [A-Za-z_][\w.]*(Error|Exception)\b")
 
 
 def root_cause(status: RunStatus, first: str = "") -> TfdeployError:
@@ -47,10 +50,18 @@ def _failure(task: TaskStatus, consequences: list[TaskStatus]) -> TaskFailed:
     report = _report(task)
     restarts = f" after {format_count(report.restarts, 'restart')}" if report.restarts else ""
     message = f"it ended{restarts}: {_reason(report)}"
-    if consequences:
-        message += "\n  it caused the end of " + ", ".join(_describe(consequences))
-    hint = first_meaning(map(plain_text, report.log))
+    own = [each for each in consequences if _failed_by_itself(_report(each))]
+    caused = [each for each in consequences if each not in own]
+    for words, tasks in (("it caused the end of", caused), ("failed by themselves, too:", own)):
+        message += f"\n  {words} {', '.join(_describe(tasks))}" if tasks else ""
+    hint = first_meaning(map(plain_text, report.log), has_gpus=bool(task.placement.gpus))
     return TaskFailed(str(task.placement.task), task.placement.host, message, hint, log=report.log)
+
+
+def _failed_by_itself(report: TaskReport) -> bool:
+    """Return whether a task names an exception of its own, which is not the loss of another."""
+    has_own = EXCEPTION.search(report.reason) and not any(e in report.reason for e in PEER_ERRORS)
+    return bool(has_own) and not report.cause
 
 
 def _describe(tasks: list[TaskStatus]) -> list[str]:

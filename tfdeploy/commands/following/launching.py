@@ -3,22 +3,25 @@ until every task is READY."""
 
 from __future__ import annotations
 
+import re
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import AgentError, HostError, LeaseConflict, TaskNotReady, raise_all
-from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.formatting.humanize import escape_line, format_duration
 from tfdeploy.hosts.agent_session import query
-from tfdeploy.hosts.events import Listener
+from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.planning import frameworks
 from tfdeploy.shared.protocol.reports import Started
 from tfdeploy.shared.protocol.runs import RunRecord, Start
 from tfdeploy.shared.records import (
     ENDED,
     GETS_CHECKPOINTS,
+    QUEUED,
     READY,
     RENDEZVOUS,
     STARTING,
@@ -28,9 +31,11 @@ from tfdeploy.shared.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from tfdeploy.commands.status import TaskStatus
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
     from tfdeploy.hosts.agent_session import Query
     from tfdeploy.hosts.fleet import Fleet
@@ -39,9 +44,14 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.reports import RunEvent
     from tfdeploy.shared.records import Launch
 
+    Show = Callable[[Sequence[TfdeployError]], None]
+    Waiting = Callable[[], AbstractContextManager[Show]]
+
 RENDEZVOUS_MARGIN_S = 30.0
 LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5
+FIRST_EXPLAIN_S, EXPLAIN_S = 0.5, 10.0  # after which time in the queue hosts are asked why
+AGE = re.compile(r" \d+[smhd] ago")  # what changes in a reason that stays the same
 LOG_LINES = 20  # of each log that an error shows
 
 
@@ -115,23 +125,71 @@ def wait_until_ready(
     run: Run,
     following: Following,
     on_report: Callable[[str, TaskReport], None],
+    turn_s: float | None = None,
+    waiting: Waiting = lambda: nullcontext(lambda reasons: None),
 ) -> bool:
     """Wait until every task is READY or has succeeded; call `on_report(host, report)` at each
     change of a task's state. Return False if the chief has succeeded before that.
 
-    Raises HostError if a host is lost, TaskFailed if a task ends, and TaskNotReady after
-    training.ready_timeout_s, not counting the time in which workers get the chief's checkpoints.
+    If the run was queued, first wait up to `turn_s` seconds for its turn; `waiting` is as in
+    StartWatcher. Raises HostError if a host is lost, TaskFailed if a task ends, what the tasks wait
+    for after `turn_s`, and TaskNotReady after training.ready_timeout_s, not counting the time in
+    which workers get the chief's checkpoints.
     """
-    tasks = _Readiness(run, on_report)
-    while event := next(following.events(tasks.deadline), None):
-        tasks.dispatch(*event)
-        if tasks.ended:
-            _raise_unless_succeeded(fleet, run, tasks.ended)
+    tasks = _Readiness(run, on_report, is_queued=turn_s is not None)
+    if turn_s is not None:
+        _wait_for_turn(fleet, run, following, tasks, turn_s, waiting)
+    while not tasks.is_decided():
+        event = next(following.events(tasks.deadline), None)
+        if event is None:
+            _raise_not_ready(fleet, run, tasks.waiting)
             return False
-        if not tasks.waiting:
-            return True
-    _raise_not_ready(fleet, run, tasks.waiting)
-    return False
+        tasks.dispatch(*event)
+    if tasks.ended:
+        _raise_unless_succeeded(fleet, run, tasks.ended)
+        return False
+    return True
+
+
+def _wait_for_turn(
+    fleet: Fleet,
+    run: Run,
+    following: Following,
+    tasks: _Readiness,
+    wait_s: float,
+    waiting: Waiting,
+) -> None:
+    """Wait until no task is QUEUED any more, or one has ended. Raises what they wait for after
+    `wait_s` seconds."""
+    deadline, shown, pause_s = time.monotonic() + wait_s, set[str](), FIRST_EXPLAIN_S
+    with waiting() as show:
+        while True:
+            until = min(deadline, time.monotonic() + pause_s)
+            for host, event in following.events(until):
+                tasks.dispatch(host, event)
+                if tasks.has_left_queue():
+                    return
+            reasons = _queue_reasons(fleet, run)
+            if time.monotonic() >= deadline:
+                raise_all(reasons, f"waited {format_duration(wait_s)}")
+            texts = {AGE.sub("", each.message) for each in reasons}
+            if texts != shown:
+                show(reasons)
+            shown, pause_s = texts, EXPLAIN_S
+
+
+def _queue_reasons(fleet: Fleet, run: Run) -> list[TfdeployError]:
+    """Return why tasks are still in the queue, and the hosts that do not answer. Tasks of a host
+    that wait for the same have one reason."""
+    found = status(fleet, run)
+    reasons = {
+        (task.placement.host, AGE.sub("", task.report.reason)): HostError(
+            task.placement.host, task.report.reason
+        )
+        for task in found.tasks
+        if task.report and task.report.state == QUEUED
+    }
+    return [*found.errors, *reasons.values()]
 
 
 def _ready_limit_s(run: Run) -> float:
@@ -143,25 +201,39 @@ def _ready_limit_s(run: Run) -> float:
 
 
 class _Readiness(Listener):
-    """The tasks that are waited for, and the first one that has ended badly."""
+    """The tasks that are waited for, those that may still be in the queue, and the first one that
+    has ended badly."""
 
-    def __init__(self, run: Run, on_report: Callable[[str, TaskReport], None]) -> None:
+    def __init__(
+        self, run: Run, on_report: Callable[[str, TaskReport], None], *, is_queued: bool
+    ) -> None:
         self.waiting = {str(p.task) for p in run.plan.placements}
+        self.queued = set(self.waiting) if is_queued else set()
         self.ended: TaskReport | None = None
         self._limit_s = _ready_limit_s(run)
         self._deadline = time.monotonic() + self._limit_s
         self._fetching: set[str] = set()
         self._on_report = on_report
 
+    def is_decided(self) -> bool:
+        return self.ended is not None or not self.waiting
+
+    def has_left_queue(self) -> bool:
+        return self.ended is not None or not self.queued
+
     @property
     def deadline(self) -> float | None:
         return None if self._fetching else self._deadline
 
     def on_error(self, error: HostError) -> None:
-        raise error
+        if not (self.queued and may_return(error)):
+            raise error
 
     def on_state(self, host: str, report: TaskReport) -> None:
         self._on_report(host, report)
+        if report.state != QUEUED and report.task in self.queued:
+            self.queued.discard(report.task)
+            self._deadline = time.monotonic() + self._limit_s
         if report.state == STARTING and report.reason == GETS_CHECKPOINTS:
             self._fetching.add(report.task)
         elif report.task in self._fetching:

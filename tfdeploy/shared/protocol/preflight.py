@@ -46,7 +46,8 @@ class SurveyAnswer(Message):
     to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` are
     (message, hint) pairs, of what would keep a start from going well;
     `time` is the host's clock in seconds since 1970. `driver` is the version of NVIDIA's;
-    `unbuilt`: the tasks' environment is not built, so nothing was imported."""
+    `unbuilt`: the tasks' environment is not built, so nothing was imported. `gpu_problems` are
+    sentences about GPUs with which something may be wrong."""
 
     version: str
     imports: Dict[str, ImportFacts]
@@ -59,6 +60,7 @@ class SurveyAnswer(Message):
     driver: str
     unbuilt: bool
     program: List[ProgramError] = []  # noqa: RUF012 - nothing changes it
+    gpu_problems: List[str] = []  # noqa: RUF012 - as above
 
 
 class Survey(Request[SurveyAnswer]):
@@ -133,38 +135,18 @@ class TryPorts(Request[TriedPorts]):
 
 
 class FreePorts(Message):
-    """TCP ports that nothing uses or has leased."""
+    """TCP ports that nothing uses or has leased, and the host's clock in seconds since 1970."""
 
     ports: List[int]
+    time: float = 0.0
 
 
 class Ports(Request[FreePorts]):
-    """Ask for `count` free ports."""
+    """Ask for `count` free ports, of any or `among` these."""
 
     REPEATABLE = True
     count: int
-
-
-class Taken(Message):
-    """A port or GPU that is in use, and `run`, which holds it; "" if no run does."""
-
-    message: str
-    hint: str
-    run: str
-
-
-class Holders(Message):
-    taken: List[Taken]
-
-
-class FindHolders(Request[Holders]):
-    """Ask which of the ports of these tasks are in use, and which of the GPUs that they `need` if
-    too few are free. Nothing is taken."""
-
-    VERB = "holders"
-    REPEATABLE = True
-    ports: Dict[str, List[int]]
-    need: GpuNeed
+    among: List[int] = []  # noqa: RUF012 - as above
 
 
 class Peer(Message):

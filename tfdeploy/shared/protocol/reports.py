@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import TYPE_CHECKING
 from ..records import TaskReport
 from ..trials import TrialRecord
-from .message import LONG_LIST, Message, Request, RunRequest
+from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
@@ -24,6 +24,39 @@ class Status(RunRequest[TaskReports]):
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     tail: int
+
+
+class WaitingTask(Message):
+    """A task that waits in the queue of its host. `project` is "" if the host hides it."""
+
+    project: str
+    run: str
+    task: str
+    user: str
+    priority: int
+    age_s: float
+    """The seconds since its run was submitted, by the host's clock."""
+    waits_for: List[str]
+    reason: str
+
+
+class HostQueue(Message):
+    """The tasks of all users that wait on a host, first come first."""
+
+    tasks: List[WaitingTask]
+
+
+class ListQueue(Request[HostQueue]):
+    """Ask which tasks wait on a host."""
+
+    REPEATABLE = True
+
+
+class Move(TaskRequest[Done]):
+    """Give a run that waits another priority; `task` is its chief."""
+
+    REPEATABLE = True
+    priority: int
 
 
 class LogFiles(Message):

@@ -15,7 +15,6 @@ from support.nvidia_smi import StubNvidiaSmi
 from support.refusals import start_refusal
 
 from tfdeploy.agent.machine import gpus, leases, nvidia
-from tfdeploy.agent.preflight import port_check
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import start
 from tfdeploy.shared.records import GpuNeed
@@ -66,12 +65,12 @@ def take(wanted, count, shared=False):
 
 
 def refusal(wanted, count=1):
-    """Return the message that refuses GPUs. `--wait` and `check` ask with the same words."""
+    """Return the message that refuses GPUs. The queue and `check` use the same words."""
     need = GpuNeed(wanted, count)
     with pytest.raises(Refusal) as refused:
         gpus.acquire(need, nvidia.gpu_resources())
     assert refused.value.busy
-    for each in (*port_check.holders({}, need).taken, *gpus.refusals(need, nvidia.gpu_resources())):
+    for each in gpus.refusals(need, nvidia.gpu_resources()):
         assert without_age(each.message) == without_age(refused.value.message)
     return refused.value.message
 
@@ -94,7 +93,7 @@ def test_a_gpu_of_a_foreign_process_is_taken_and_the_process_is_named(provide, s
 def test_a_gpu_of_a_foreign_process_is_used_if_it_is_shared(provide, stranger):
     provide(1).use(0, stranger)
     assert take([0], 1, shared=True) == [0]
-    assert port_check.holders({}, GpuNeed([0], 1, True)).taken == []
+    assert gpus.refusals(GpuNeed([0], 1, True), nvidia.gpu_resources()) == []
 
 
 def test_several_foreign_processes_are_named_up_to_three(provide, stranger):

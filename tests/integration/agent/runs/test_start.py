@@ -14,8 +14,9 @@ from support.refusals import start_refusal
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import leases
+from tfdeploy.agent.queue import resources
 from tfdeploy.agent.refusal import Refusal
-from tfdeploy.agent.runs import resources, start
+from tfdeploy.agent.runs import start
 
 HOLD = """
 import sys, time

@@ -262,7 +262,8 @@ def test_a_chief_releases_its_leases_before_the_others_have_ended(supervise):
         port=free_port(), secret=os.urandom(8).hex(), tasks=["worker:0", "worker:1"], needed=[]
     )
     lease = f"gpu/{secrets.token_hex(8)}"  # the whole machine shares the names
-    chief = supervise("become_ready()", heartbeat=settings, lease=lease)
+    own = f"port/{secrets.token_hex(8)} {lease}"
+    chief = supervise("become_ready()", heartbeat=settings, lease=own)
     assert chief.reaches("SUCCEEDED")
     assert eventually(lambda: leases.holder(lease) is None)
     assert chief.process.poll() is None  # it still waits for a message from worker:1

@@ -73,6 +73,29 @@ def test_the_task_that_failed_the_longest_ago_is_the_root_cause():
     assert one.message == "it ended: exit 1\n  it caused the end of worker:0 on w (exit 1)"
 
 
+def test_a_task_with_an_exception_of_its_own_was_not_ended_by_another():
+    own = "exit 1, before it was ever READY: ModuleNotFoundError: No module named 'a'"
+    lost = "exit 1; restart 1 of 10: tf.errors_impl.UnavailableError: connection reset"
+    one = reported(
+        report("worker:0", age_s=9.0, reason=own),
+        report("worker:1", age_s=1.0, reason=own),
+        report("ps:0", age_s=1.0, reason=lost),
+    )
+    assert one.message.splitlines() == [
+        f"it ended: {own}",
+        f"  it caused the end of ps:0 on p ({lost})",
+        f"  failed by themselves, too: worker:1 on w ({own})",
+    ]
+
+
+@pytest.mark.parametrize(("gpus", "is_hinted"), [("", False), ("gpus = 2", True)])
+def test_gpus_are_only_hinted_at_for_a_task_that_has_some(gpus, is_hinted):
+    log = ["Could not find cuda drivers on your machine, GPU will not be used."]
+    hosts = f"[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\n{gpus}"
+    one = reported(report("worker:1", log=log), hosts=hosts)
+    assert one.hint.startswith("this task uses no GPU") == is_hinted
+
+
 def test_many_tasks_that_ended_for_the_same_reason_are_grouped():
     others = [report(f"worker:{index}", age_s=1.0) for index in range(1, 6)]
     odd = report("worker:6", age_s=2.0, reason="killed by SIGKILL")

@@ -195,7 +195,8 @@ class Board:
 
     def _learn(self, recorded: Iterable[TrialRecord], record: bool) -> None:
         """Take what a host has recorded before the run was resumed."""
-        for trial in recorded:
+        for each in recorded:
+            trial = replace(each, reason=each.reason[:MAX_REASON])
             known = self._records.get(trial.trial)
             is_point = 0 <= trial.trial < len(self._settings.points)
             is_news = not known or known.key != trial.key

@@ -1,0 +1,107 @@
+"""The queue of this machine: which runs of any user wait for a GPU or a port, and in which order.
+
+A task that waits holds a lease (leases.py) per GPU and port that it waits for, whose name has the
+task's place. So every user can see all places, a place ends with its supervisor, and nothing has to
+be written. The order is the same on every machine: priority, time of submission, run.
+
+A stranger can make names, too. That costs others their turn, as taking a lease does, and it shows
+who it is; nothing else is taken from a name.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...shared import TYPE_CHECKING, filesystem
+from ...shared.protocol.record import Record
+from ..machine import leases
+from ..refusal import Refusal
+
+if TYPE_CHECKING:
+    from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+
+    from ...shared.records import Launch
+    from ..machine.leases import Holder
+
+HIGHEST = 99  # priorities are from -99 to 99; lower numbers in a name come first
+SOCKETS = "/proc/net/unix"  # source: proc(5); an abstract name begins with @
+ENTRY = re.compile(
+    rb"@tfdeploy/queue/((?:gpu|port)/[\w-]+)/(\d{3})\.(\d{10})\.([\w-]+)\.(\w+:\d+)$",
+    re.M | re.ASCII,
+)
+
+
+class Place(Record):
+    """The place of a task in the queue of one GPU or port, `resource`."""
+
+    resource: str
+    rank: int
+    submitted: int
+    run: str
+    task: str
+
+    @property
+    def key(self) -> Tuple[int, int, str, str]:
+        """What the places of all resources, on all machines, are ordered by."""
+        return self.rank, self.submitted, self.run, self.task
+
+    @property
+    def lease(self) -> str:
+        return "queue/{}/{:03d}.{:010d}.{}.{}".format(self.resource, *self.key)
+
+    @property
+    def priority(self) -> int:
+        return HIGHEST - self.rank
+
+
+def places_of(launch: Launch, priority: int) -> List[Place]:
+    """Return the places of a task that waits, one for each resource."""
+    key = (HIGHEST - priority, launch.submitted, launch.run, launch.task)
+    return [Place(resource, *key) for resource in launch.waits_for]
+
+
+def enter(places: Sequence[Place]) -> List[int]:
+    """Take the places; return the descriptors of their leases, which end them when closed."""
+    return leases.acquire([place.lease for place in places])
+
+
+def all_places() -> List[Place]:
+    """Return the places of all tasks that wait on this machine, first come first."""
+    found = set(ENTRY.findall(filesystem.read_bytes(SOCKETS)))
+    places = [
+        Place(resource.decode(), int(rank), int(submitted), run.decode(), task.decode())
+        for resource, rank, submitted, run, task in found
+    ]
+    return sorted(places, key=lambda place: place.key)
+
+
+def ahead_of(own: Place, places: Iterable[Place]) -> List[Place]:
+    """Return the places in the same queue before one's own, except those of the same run."""
+    return [
+        place
+        for place in places
+        if place.resource == own.resource and place.key < own.key and place.run != own.run
+    ]
+
+
+def holder(place: Place) -> Optional[Holder]:
+    """Return who has a place, as far as the kernel says; None if it has just ended."""
+    return leases.holder(place.lease)
+
+
+def first_places() -> Dict[str, Place]:
+    """Return the first place in the queue of each resource that somebody waits for."""
+    return {place.resource: place for place in reversed(all_places())}
+
+
+def awaited_refusal(place: Place, title: str) -> Refusal:
+    """Return the refusal of a start that would overtake the run that has this place; `title` is
+    what it waits for."""
+    waiting = holder(place)
+    name = waiting.description if waiting else "run {}".format(place.run)
+    return Refusal(
+        "{} waits for {}".format(name, title),
+        "--queue waits behind it",
+        held_by=place.run,
+        busy=True,
+    )

@@ -1,0 +1,160 @@
+"""The leases of the tasks that start on this host: on their ports, and on GPUs that are free; or
+what they wait for in the queue."""
+
+from __future__ import annotations
+
+import time
+
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.record import replace
+from ...shared.records import gpu_need
+from ..machine import gpus, leases, ports
+from ..refusal import Refusal
+from . import places
+
+if TYPE_CHECKING:
+    from typing import Dict, List, Tuple
+
+    from ...shared.records import GpuNeed, Launch
+
+LEASE_WAIT_S = 5.0
+
+
+def acquire(
+    launches: List[Launch], host_gpus: Dict[int, str]
+) -> Tuple[List[Launch], Dict[str, List[int]]]:
+    """Acquire the leases of every task, or none. Return the launches with the GPUs that were chosen
+    for them, and the descriptors of the leases by task.
+
+    Looks at ports and GPUs after that, when no other run can take them any more. `host_gpus` has
+    the name of each GPU's lease by its index. A task that leaves the queue has its heartbeat port.
+    Raises Refusal.
+    """
+    need = gpu_need(launches)
+    if not launches[0].submitted:
+        need = _without_awaited(launches, need, host_gpus)
+    own = gpus.acquire(need, host_gpus)
+    try:
+        launches = _with_gpus(launches, [*own])
+        numbers = [(port, each.task) for each in launches for port in _ports(each)]
+        by_port = _acquire_ports([port for port, _ in numbers], [task for _, task in numbers])
+    except Refusal:
+        leases.release([*own.values()])
+        raise
+    return launches, {
+        each.task: [
+            *(by_port[port] for port in _ports(each)),
+            *(own[gpu] for gpu in each.gpus),
+        ]
+        for each in launches
+    }
+
+
+def _without_awaited(launches: List[Launch], need: GpuNeed, host_gpus: Dict[int, str]) -> GpuNeed:
+    """Return the need without GPUs that a run in the queue waits for, if enough are left. Raises
+    Refusal if not, or if one waits for a port."""
+    awaited = places.first_places()
+    for name in [port_name(port) for launch in launches for port in launch.leased_ports]:
+        if name in awaited:
+            raise places.awaited_refusal(awaited[name], leases.title(name))
+    refused = {gpu: awaited[host_gpus[gpu]] for gpu in need.gpus if host_gpus.get(gpu) in awaited}
+    if refused and len(need.gpus) - len(refused) < need.count:
+        gpu, place = next(iter(refused.items()))
+        raise places.awaited_refusal(place, "GPU {}".format(gpu))
+    return replace(need, gpus=[gpu for gpu in need.gpus if gpu not in refused])
+
+
+def enter_queue(
+    launches: List[Launch], host_gpus: Dict[int, str]
+) -> Tuple[List[Launch], Dict[str, List[int]]]:
+    """Return the launches of a queued run with what they wait for, and the lease of the port that
+    the chief's supervisor needs while it waits. Raises Refusal."""
+    waiting = [replace(each, waits_for=_needed(each, host_gpus)) for each in launches]
+    heartbeats = {each.task: each.heartbeat.port for each in launches if each.is_chief}
+    held = _acquire_ports([*heartbeats.values()], [*heartbeats])
+    return waiting, {
+        each.task: [held[heartbeats[each.task]]] if each.is_chief else [] for each in launches
+    }
+
+
+def are_unleased(launch: Launch) -> bool:
+    """Return whether nobody has leases of what a task waits for. This is much faster than to try
+    to take them."""
+    free = [name for name in gpus_of(launch).values() if leases.holder(name) is None]
+    awaited = [leases.holder(port_name(port)) for port in launch.own_ports]
+    return len(free) >= len(launch.gpus) and not any(awaited)
+
+
+def taken(launch: Launch) -> List[Refusal]:
+    """Return what keeps a task that waits from taking what it needs now, as far as it is known."""
+    refused = []
+    for port in launch.own_ports:
+        try:
+            require_free(port, launch.task)
+        except Refusal as refusal:
+            refused.append(refusal)
+    return [*refused, *(gpus.refusals(gpu_need([launch]), gpus_of(launch)) if launch.gpus else [])]
+
+
+def require_free(port: int, task: str) -> None:
+    """Raise Refusal if a run has the lease of a port, or a program uses it."""
+    holder = leases.holder(port_name(port))
+    if holder is not None:
+        raise leases.taken_refusal(leases.title(port_name(port)), holder)
+    ports.require_free(port, task)
+
+
+def gpus_of(launch: Launch) -> Dict[int, str]:
+    """Return the leases of GPUs that a task waits for, by the GPUs' indexes."""
+    names = launch.waits_for[len(launch.own_ports) :]
+    return dict(zip(launch.gpu_choice or launch.gpus, names))  # noqa: B905 - no strict in 3.8
+
+
+def _needed(launch: Launch, host_gpus: Dict[int, str]) -> List[str]:
+    """Return the names of all leases that a task takes some of, without that of a heartbeat."""
+    own = [port_name(port) for port in launch.own_ports]
+    return [*own, *(host_gpus[gpu] for gpu in launch.gpu_choice or launch.gpus)]
+
+
+def _ports(launch: Launch) -> List[int]:
+    return launch.own_ports if launch.submitted else launch.leased_ports
+
+
+def _with_gpus(launches: List[Launch], chosen: List[int]) -> List[Launch]:
+    """Give each task as many of the chosen GPUs as it has planned ones."""
+    remaining = iter(chosen)
+    return [
+        launch.on_gpus([next(remaining) for _ in launch.gpus]) if launch.gpu_choice else launch
+        for launch in launches
+    ]
+
+
+def _acquire_ports(numbers: List[int], tasks: List[str]) -> Dict[int, int]:
+    """Acquire the leases of these ports, each for its task; return their descriptors by port."""
+    descriptors = _acquire([port_name(port) for port in numbers])
+    try:
+        for port, task in zip(numbers, tasks):  # noqa: B905 - Python 3.8 has no strict
+            ports.require_free(port, task)
+    except Refusal:
+        leases.release(descriptors)
+        raise
+    return dict(zip(numbers, descriptors))  # noqa: B905 - as above
+
+
+def port_name(port: int) -> str:
+    """Return the name of a port's lease."""
+    return "port/{}".format(port)
+
+
+def _acquire(names: List[str]) -> List[int]:
+    """Acquire the leases; wait a moment for another start that is about to pass them to its
+    supervisors, because until then their run is unknown."""
+    deadline = time.monotonic() + LEASE_WAIT_S
+    while True:
+        try:
+            return leases.acquire(names)
+        except leases.ResourceTaken as taken:
+            if taken.holder.run or time.monotonic() > deadline:
+                name = taken.resource.replace("/", " ")
+                raise leases.taken_refusal(name, taken.holder) from None
+        time.sleep(0.05)

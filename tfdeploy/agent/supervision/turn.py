@@ -1,0 +1,116 @@
+"""A task's turn in the queue of its host (queue/places.py).
+
+A task takes its GPUs and ports when no run is ahead of it for any of them and all of them are free,
+and keeps them only while that is so: if a run with a higher priority arrives, it gives them back.
+The run starts once all of its tasks hold theirs. As all hosts have the same order, no two runs can
+hold parts and wait for each other. A run with a host that is away lets others pass.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ...shared import TYPE_CHECKING, records
+from ...shared.records import Launch
+from .. import paths
+from ..machine import leases
+from ..queue import places, resources
+from ..refusal import Refusal
+from .heartbeat import ASIDE, GO
+
+if TYPE_CHECKING:
+    from typing import List, Union
+
+    from ..queue.places import Place
+    from .membership import ChiefMembership, OtherMembership
+
+POLL_S = 5.0  # of a task that waits for long
+BUSY_RETRY_S = 30.0  # for what another program uses: nvidia-smi is slow
+
+
+class Turn:
+    """The turn of one task. `leases` are the descriptors of what it has taken, `launch` has the
+    GPUs that were chosen then."""
+
+    def __init__(
+        self, launch: Launch, task_dir: str, membership: Union[ChiefMembership, OtherMembership]
+    ) -> None:
+        self.leases: List[int] = []
+        self._holds = False  # a task that needs nothing holds it, too
+        self.launch = self._launch = launch
+        self._launch_file = paths.launch(task_dir)
+        self._membership = membership
+        self._read_at, self._priority = 0, launch.priority
+        self._places: List[Place] = []
+        self._place_leases: List[int] = []
+        self._changed_at = time.monotonic()
+        self._retry_at = 0.0
+        self._enter_queue()
+
+    def left_s(self) -> float:
+        """Take, keep or give back what the task needs. Return the seconds until the next call, 0 if
+        the run starts."""
+        leases.drop_queries([*self._place_leases, *self.leases])
+        held = self._holds
+        if self._membership.turn(held) == ASIDE:
+            if self._give_back():
+                self.leave_queue()
+        else:
+            self._enter_queue()
+            self._take_or_give_back()
+        if self._holds != held:
+            self._changed_at = time.monotonic()
+        if self._membership.turn(self._holds) == GO and self._holds:
+            return 0.0
+        return min(POLL_S, 0.05 + (time.monotonic() - self._changed_at) / 10)
+
+    def leave_queue(self) -> None:
+        leases.release(self._place_leases)
+        self._places, self._place_leases = [], []
+
+    def _enter_queue(self) -> None:
+        """Take the task's places, or others if its priority has changed."""
+        wanted = places.places_of(self._launch, self._membership.priority(self._own_priority()))
+        if wanted != self._places:
+            taken = places.enter(wanted)
+            self.leave_queue()
+            self._places, self._place_leases = wanted, taken
+
+    def _own_priority(self) -> int:
+        """Return the priority in the launch, which `tfdeploy queue` changes."""
+        changed_at = os.stat(self._launch_file).st_mtime_ns
+        if changed_at != self._read_at:
+            self._read_at = changed_at
+            self._priority = records.load(Launch, self._launch_file).priority
+        return self._priority
+
+    def _take_or_give_back(self) -> None:
+        waiting = places.all_places()
+        is_first = not any(places.ahead_of(place, waiting) for place in self._places)
+        if self._holds and not is_first:
+            self._give_back()
+        elif is_first and not self._holds and time.monotonic() >= self._retry_at:
+            self._take()
+
+    def _take(self) -> None:
+        launch = self._launch
+        if not resources.are_unleased(launch):
+            return
+        try:
+            launches, taken = resources.acquire([launch], resources.gpus_of(launch))
+        except Refusal:
+            self._retry_at = time.monotonic() + BUSY_RETRY_S
+            return
+        self.launch, self.leases, self._holds = launches[0], taken[launch.task], True
+
+    def _give_back(self) -> bool:
+        """Give back what the task holds, unless the run has just started. Return whether it holds
+        nothing."""
+        if self._holds and self._membership.withdraws():
+            self._release()
+        return not self._holds
+
+    def _release(self) -> None:
+        leases.release(self.leases)
+        self.launch, self.leases, self._holds = self._launch, [], False
