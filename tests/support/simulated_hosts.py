@@ -32,8 +32,9 @@ from tfdeploy.agent import paths, verbs
 from tfdeploy.agent.machine import grpc_health, lock, nvidia, process
 from tfdeploy.agent.outputs import hold, verify
 from tfdeploy.agent.preflight import reachability
+from tfdeploy.agent.queue import resources
 from tfdeploy.agent.reports import follow
-from tfdeploy.agent.runs import resources, start, start_and_follow
+from tfdeploy.agent.runs import start, start_and_follow
 from tfdeploy.commands import start as start_command
 from tfdeploy.commands import stop as stop_command
 from tfdeploy.errors import Unreachable
