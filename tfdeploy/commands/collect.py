@@ -14,7 +14,7 @@ from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.pipeline import RoundPart, run_alone, run_parts
-from tfdeploy.planning.task_selection import select_placements
+from tfdeploy.planning.plan import select_placements
 from tfdeploy.results import events_and_logs
 from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint, fetch_checkpoints
 from tfdeploy.results.outputs import Outputs, fetch_outputs
@@ -96,7 +96,7 @@ def collect_reachable(
 ) -> CollectResult:
     """Fetch the chief's newest good checkpoint (or `every` one), outputs, events and all logs.
 
-    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks). Hosts that can't be
+    `tasks` and `on` are as in planning/plan.py (empty: all tasks). Hosts that can't be
     reached are among the result's errors. Raises RunError if another collect of this run is
     running.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import AgentError, TaskFailed, TfdeployError, raise_all
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.parallel import each
-from tfdeploy.planning.task_selection import select_placement, select_placements
+from tfdeploy.planning.plan import select_placement, select_placements
 from tfdeploy.shared.protocol.runs import Enter
 from tfdeploy.transport.openssh import foreground
 
@@ -55,7 +55,7 @@ def find_entrances(
 ) -> tuple[list[Entrance], list[TfdeployError]]:
     """Ask each task's host how to enter it; `fleet` must have the current version of the agent.
 
-    `tasks` and `on` are as in planning/task_selection.py. Return the entrances, and the errors of
+    `tasks` and `on` are as in planning/plan.py. Return the entrances, and the errors of
     hosts that give no answer, or have no directory of their task. Raises PlanError if no task is
     selected.
     """

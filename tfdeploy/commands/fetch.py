@@ -12,7 +12,7 @@ from tfdeploy.errors import RunError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.pipeline import run_alone
-from tfdeploy.planning.task_selection import select_placements
+from tfdeploy.planning.plan import select_placements
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S
 from tfdeploy.results.outputs import Output, SkippedOutput
 from tfdeploy.results.run_folder import disk_errors, exclusive, task_request
@@ -56,7 +56,7 @@ def fetch(
 ) -> FetchResult:
     """Fetch files and folders by their paths: relative to the task's directory, or absolute.
 
-    `task` and `on` are as in planning/task_selection.py. Raises RunError if a path does not exist,
+    `task` and `on` are as in planning/plan.py. Raises RunError if a path does not exist,
     before any is fetched, else as `collect` does; for several tasks only if no task gave a file.
     """
     results: list[FetchResult] = []

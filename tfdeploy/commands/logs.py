@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import PlanError, raise_all
 from tfdeploy.hosts.events import Listener, may_return
-from tfdeploy.planning import task_selection
+from tfdeploy.planning import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -63,12 +63,12 @@ def logs(
 ) -> Generator[NewLines]:
     """Yield the existing lines of logs, and with `follow` new ones, until all tasks have ended.
 
-    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks). With `follow`,
+    `tasks` and `on` are as in planning/plan.py (empty: all tasks). With `follow`,
     `on_lost` is called when a host is lost and `on_back` when it answers again; its log continues
     where it was. Raises PlanError if no task is selected, and at the end the errors of the hosts
     that were given up.
     """
-    placements = task_selection.select_placements(run.plan, tasks, on)
+    placements = plan.select_placements(run.plan, tasks, on)
     lines = _Lines(on_lost if follow else None, on_back)
     with _follow(fleet, run, placements, selection, follow=follow) as following:
         for host, event in following.events():

@@ -14,9 +14,9 @@ from tfdeploy import run as runs
 from tfdeploy.errors import prefix_plan_errors
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import checks, frameworks, launch, placing, roles
+from tfdeploy.planning.plan import select_hosts
 from tfdeploy.planning.replanning import describe, with_counts
 from tfdeploy.planning.roles import RunNames
-from tfdeploy.planning.task_selection import select_hosts
 from tfdeploy.release import gitignore, snapshot
 from tfdeploy.release.snapshot import Release
 

@@ -16,8 +16,8 @@ from tfdeploy.commands.status import status
 from tfdeploy.errors import PlanError, RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.planning.plan import select_hosts
 from tfdeploy.planning.replanning import JOBS, describe, describe_counts, without_tasks
-from tfdeploy.planning.task_selection import select_hosts
 
 if TYPE_CHECKING:
     import threading

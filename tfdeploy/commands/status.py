@@ -11,8 +11,7 @@ from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import roles
-from tfdeploy.planning.plan import Placement
-from tfdeploy.planning.task_selection import select_placements
+from tfdeploy.planning.plan import Placement, select_placements
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.protocol.reports import Status
 from tfdeploy.shared.records import ENDED, STOPPED, SUCCEEDED, TaskReport
@@ -106,7 +105,7 @@ def status(
 ) -> RunStatus:
     """Ask every host for its tasks, and for the last `tail` lines of their logs.
 
-    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks). When some hosts take
+    `tasks` and `on` are as in planning/plan.py (empty: all tasks). When some hosts take
     longer, `on_wait` gets the status of the others and the names of those that have not answered.
     Raises PlanError if `tasks` and `on` select no task, and nothing else.
     """

@@ -64,7 +64,7 @@ def with_cuda(program: Program, machines: Sequence[Machine]) -> Iterator[Tfdeplo
     """Yield a note if hosts without GPUs would get a PyTorch with CUDA, as PyPI has it."""
     without = [machine.name for machine in machines if not machine.gpus]
     if program.framework == "torch" and without:
-        found = f"{fold_names(without)} would get PyTorch with CUDA, about 5 GB: no GPU"
+        found = f"{fold_names(without)}: no GPU, but PyTorch comes with CUDA, about 5 GB"
         yield TfdeployError(found, CPU_HINT)
 
 

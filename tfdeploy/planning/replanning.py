@@ -12,7 +12,7 @@ from tfdeploy.errors import PlanError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.planning.placing import count_tasks, gpus_per_task
-from tfdeploy.planning.task_selection import select_hosts
+from tfdeploy.planning.plan import select_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -34,6 +34,5 @@ def test_keras_2_is_installed_beside_the_projects_own_requirements(tmp_path, lis
 def test_hosts_without_gpus_would_get_pytorch_with_cuda(tmp_path, machines, named):
     (tmp_path / "train.py").write_text("import lightning")
     notes = [*requirements.with_cuda(find(tmp_path, None), machines)]
-    assert [str(note).partition(":")[0] for note in notes] == (
-        [f"{named} would get PyTorch with CUDA, about 5 GB"] if named else []
-    )
+    text = f"{named}: no GPU, but PyTorch comes with CUDA, about 5 GB"
+    assert [note.message for note in notes] == ([text] if named else [])

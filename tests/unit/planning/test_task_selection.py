@@ -8,7 +8,7 @@ import pytest
 from support.builders import make_plan
 
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import task_selection
+from tfdeploy.planning import plan
 
 PLAN = make_plan("[hosts.a]\nps = 2\nworkers = 4\n")
 
@@ -26,7 +26,7 @@ PLAN = make_plan("[hosts.a]\nps = 2\nworkers = 4\n")
     ],
 )
 def test_select_placements_returns_tasks_in_the_order_of_the_plan(names, tasks):
-    assert " ".join(str(p.task) for p in task_selection.select_placements(PLAN, names)) == tasks
+    assert " ".join(str(p.task) for p in plan.select_placements(PLAN, names)) == tasks
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_select_placements_returns_tasks_in_the_order_of_the_plan(names, tasks):
 )
 def test_a_name_without_a_task_is_refused_with_a_list_of_the_tasks(name, message, hint):
     with pytest.raises(PlanError) as refused:
-        task_selection.select_placements(PLAN, [name])
+        plan.select_placements(PLAN, [name])
     assert refused.value.message == message
     assert refused.value.hint.startswith(hint)
 
@@ -67,27 +67,27 @@ SPREAD = make_plan('[hosts."gpu-[1-3]"]\naddress = "10.0.0.[1-3]"\nps = 1\nworke
     ],
 )
 def test_tasks_on_hosts_are_selected(names, on, tasks):
-    selected = task_selection.select_placements(SPREAD, names, on)
+    selected = plan.select_placements(SPREAD, names, on)
     assert " ".join(str(p.task) for p in selected) == tasks
 
 
 def test_an_unknown_host_is_refused_with_a_list_of_the_hosts():
     with pytest.raises(PlanError) as refused:
-        task_selection.select_placements(SPREAD, [], ["gpu-[2-4]"])
+        plan.select_placements(SPREAD, [], ["gpu-[2-4]"])
     assert str(refused.value) == 'there is no host "gpu-4"\n  the hosts are gpu-1, gpu-2, gpu-3'
 
 
 def test_a_task_on_other_hosts_is_refused():
     with pytest.raises(PlanError) as refused:
-        task_selection.select_placements(SPREAD, ["worker:0"], ["gpu-2"])
+        plan.select_placements(SPREAD, ["worker:0"], ["gpu-2"])
     assert refused.value.message == "worker:0 does not run on gpu-2"
 
 
 def test_one_task_is_expected_where_several_make_no_sense():
-    assert str(task_selection.select_placement(SPREAD, "worker:2").task) == "worker:2"
+    assert str(plan.select_placement(SPREAD, "worker:2").task) == "worker:2"
     with pytest.raises(PlanError, match=r"^worker: found 3 tasks; expected one"):
-        task_selection.select_placement(SPREAD, "worker")
+        plan.select_placement(SPREAD, "worker")
 
 
 def test_a_plan_without_tasks_has_none_to_select():
-    assert task_selection.select_placements(replace(PLAN, placements=())) == ()
+    assert plan.select_placements(replace(PLAN, placements=())) == ()
