@@ -16,7 +16,7 @@ from support.waiting import until
 
 from tfdeploy import run as runs
 from tfdeploy.agent.reports.tail import LINES_LOST
-from tfdeploy.commands.logs import Selection, logs
+from tfdeploy.commands.logs import logs
 from tfdeploy.errors import AgentError, HostError, Unreachable
 from tfdeploy.hosts.events import HostIsBack
 from tfdeploy.hosts.fleet import Fleet
@@ -260,7 +260,7 @@ def test_without_follow_a_lost_host_is_given_up_at_once(followed):
     locate.stop_daemons()  # it may not have noticed the cut yet, and use the connection
     followed.relay.cut()
     with followed.fleet() as fleet, pytest.raises(Unreachable, match="one: no SSH connection"):
-        list(logs(fleet, followed.run, [], Selection(), follow=False))
+        list(logs(fleet, followed.run))
 
 
 def test_logs_reports_a_lost_host_and_its_return_and_shows_the_lines_between(followed):

@@ -13,7 +13,7 @@ from support.projects import environment
 from support.waiting import until
 
 from tfdeploy import run as runs
-from tfdeploy.commands.logs import Selection, logs
+from tfdeploy.commands.logs import logs
 from tfdeploy.errors import CommandTimedOut
 from tfdeploy.hosts import following
 from tfdeploy.hosts.fleet import Fleet
@@ -74,4 +74,4 @@ def test_logs_end_if_a_host_is_silent(project, monkeypatch):
     run = runs.load(project.folder / "hosts.toml")
     silent = pytest.raises(CommandTimedOut, match=r"gave no answer within 0.5 s")
     with Fleet(run.inventory, version=run.agent) as fleet, silent:
-        list(logs(fleet, run, [], Selection(), follow=False))
+        list(logs(fleet, run))

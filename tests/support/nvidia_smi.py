@@ -29,6 +29,8 @@ if state["mode"] == "fails":
           "that the latest NVIDIA driver is installed and running.\\n")
     sys.exit(9)
 option, _, fields = sys.argv[1].partition("=")
+if option == "-q":
+    print(state["listing"])
 ids = [word[5:].split(",") for word in sys.argv if word.startswith("--id=")]
 for gpu in state["gpus"]:
     if option == "-L":
@@ -51,7 +53,12 @@ class StubNvidiaSmi:
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
-        self._state: dict[str, Any] = {"mode": "", "hangs_at": "", "gpus": []}
+        self._state: dict[str, Any] = {
+            "mode": "",
+            "hangs_at": "",
+            "gpus": [],
+            "listing": "",
+        }
         for index in range(count):
             uuid = f"GPU-{os.getpid():08x}-{abs(hash(str(folder))) % 65536:04x}-{index:012x}"
             self._state["gpus"].append({
@@ -81,6 +88,11 @@ class StubNvidiaSmi:
     def leave(self, gpu: int) -> None:
         """End what uses a GPU."""
         self._state["gpus"][gpu].update({"processes": [], "memory.used": 4})
+        self._write()
+
+    def describe(self, listing: str) -> None:
+        """Print this with -q."""
+        self._state["listing"] = listing
         self._write()
 
     def behave(self, mode: str = "", hangs_at: str = "") -> None:

@@ -101,12 +101,12 @@ class Run:
         hosts that were given up; with `follow`, a host that is lost is asked again until it
         answers.
         """
-        from tfdeploy.commands.logs import Selection, logs
+        from tfdeploy.commands.logs import logs
 
-        record, selection = self.record, Selection(lines, grep)
+        record = self.record
         with (
             open_fleet(record, cancel) as fleet,
-            closing(logs(fleet, record, tasks, selection, follow=follow)) as logged,
+            closing(logs(fleet, record, tasks, lines=lines, grep=grep, follow=follow)) as logged,
         ):
             for new in logged:
                 yield from (LogLine(new.task, new.host, plain_text(line)) for line in new.lines)

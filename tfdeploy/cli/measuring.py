@@ -207,7 +207,7 @@ def sweep(
     The same command again measures only what is missing."""
     from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
-    from tfdeploy.experiments.speed import document, verdicts
+    from tfdeploy.experiments.speed import report, verdicts
     from tfdeploy.output.console import Console, print_json
 
     console = Console(for_json=json)
@@ -218,14 +218,14 @@ def sweep(
     counting = (examples_per_step, synchronous, prices)
     settings = grid.Grid(cells, repeats, seconds, *counting)
     console.print_grid(settings, folder)
-    with _interruptible(console), console.sweep_progress() as on_start:
-        watcher = command.SweepWatcher(on_start, console.print_cell)
+    watcher = command.SweepWatcher(console.print_measuring, console.print_cell)
+    with _interruptible(console):
         result = command.sweep(
             inventory, settings, folder, watcher, accept_new=accept_new_host_keys
         )
     console.print_sweep(result)
     if json:
-        print_json(document.sweep_document(result))
+        print_json(report.sweep_document(result))
     raise typer.Exit(0 if result.base else 1)
 
 

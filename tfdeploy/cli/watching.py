@@ -188,13 +188,12 @@ def logs(
     from tfdeploy.commands import logs as command
     from tfdeploy.output.console import Console
 
-    selection = command.Selection(lines, grep)
     run = find_run(hosts, run_id)
     console = Console(for_json=json)
     try:
         with open_fleet(run) as fleet, closing(
             command.logs(
-                fleet, run, [*(tasks or ()), *(task or ())], selection, follow=follow,
+                fleet, run, [*(tasks or ()), *(task or ())], lines=lines, grep=grep, follow=follow,
                 on=on or (), on_lost=console.print_host_lost, on_back=console.print_host_back,
             )
         ) as logged:  # fmt: skip

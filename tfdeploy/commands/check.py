@@ -129,6 +129,7 @@ def _check_host(
     result.notes += _missing_gpus(facts, [gpu for gpu in host.gpus if gpu not in gpus])
     result.notes += [*_missing_rsync(facts, host), *_unlisted_gpus(facts, host)]
     result.notes += [*_wrong_clock(facts), *_full_disk(facts)]
+    result.notes += [AgentError(facts.host, problem) for problem in facts.gpu_problems]
 
 
 def _unbuilt_environment(facts: HostFacts) -> Iterator[HostError]:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tfdeploy.errors import HostError
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.following import Following
-    from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.reports import LogLines
 
@@ -30,51 +28,45 @@ class NewLines:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The last `lines` existing lines of each log (None: all), of those that the regular expression
-    `grep` matches ("": all).
-
-    Raises PlanError if the pattern is invalid.
-    """
-
-    lines: int | None = None
-    grep: str = ""
-
-    def __post_init__(self) -> None:
-        try:
-            re.compile(self.grep)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise PlanError(
-                f'--grep: found "{self.grep:.60}"; expected a regular expression: {error}'
-            ) from None
-
-
 def logs(
     fleet: Fleet,
     run: Run,
-    tasks: Sequence[str],
-    selection: Selection,
+    tasks: Sequence[str] = (),
     *,
-    follow: bool,
+    lines: int | None = None,
+    grep: str = "",
+    follow: bool = False,
     on: Sequence[str] = (),
     on_lost: Callable[[HostError], None] = lambda error: None,
     on_back: Callable[[str], None] = lambda host: None,
 ) -> Generator[NewLines]:
     """Yield the existing lines of logs, and with `follow` new ones, until all tasks have ended.
 
-    `tasks` and `on` are as in planning/plan.py (empty: all tasks). With `follow`,
-    `on_lost` is called when a host is lost and `on_back` when it answers again; its log continues
-    where it was. Raises PlanError if no task is selected, and at the end the errors of the hosts
-    that were given up.
+    Existing ones are the last `lines` of each log (None: all), of those that the regular expression
+    `grep` matches ("": all). `tasks` and `on` are as in planning/plan.py (empty: all
+    tasks). With `follow`, `on_lost` is called when a host is lost and `on_back` when it answers
+    again; its log continues where it was. Raises PlanError if no task is selected or the pattern is
+    invalid, and at the end the errors of the hosts that were given up.
     """
+    _refuse_invalid(grep)
     placements = plan.select_placements(run.plan, tasks, on)
-    lines = _Lines(on_lost if follow else None, on_back)
-    with _follow(fleet, run, placements, selection, follow=follow) as following:
+    new = _Lines(on_lost if follow else None, on_back)
+    with fleet.follow(
+        run, placements, logs=True, lines=lines, forever=follow, chief="", grep=grep
+    ) as following:
         for host, event in following.events():
-            lines.dispatch(host, event)
-            yield from lines.pop()
-    raise_all(lines.errors)
+            new.dispatch(host, event)
+            yield from new.pop()
+    raise_all(new.errors)
+
+
+def _refuse_invalid(grep: str) -> None:
+    try:
+        re.compile(grep)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise PlanError(
+            f'--grep: found "{grep:.60}"; expected a regular expression: {error}'
+        ) from None
 
 
 class _Lines(Listener):
@@ -102,17 +94,3 @@ class _Lines(Listener):
 
     def on_back(self, host: str) -> None:
         self._on_back(host)
-
-
-def _follow(
-    fleet: Fleet, run: Run, placements: Sequence[Placement], selection: Selection, *, follow: bool
-) -> Following:
-    return fleet.follow(
-        run,
-        placements,
-        logs=True,
-        lines=selection.lines,
-        forever=follow,
-        chief="",
-        grep=selection.grep,
-    )

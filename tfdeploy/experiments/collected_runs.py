@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TfdeployError
-from tfdeploy.experiments import history, logs, scalars
+from tfdeploy.experiments import history, scalars
 from tfdeploy.experiments.history import find_pauses
 from tfdeploy.own_folder import read_file
 
@@ -168,7 +168,7 @@ def _read_log(collected_run: CollectedRun) -> dict[str, Series]:
     log = _chief_log(collected_run)
     files = [file for file in (log.with_name(f"{log.name}.1"), log) if file.is_file()]
     text = "".join(read_file(file, MAX_LOG_BYTES).decode(errors="replace") for file in files)
-    return logs.parse_losses(text).scalars
+    return scalars.parse_losses(text).scalars
 
 
 def _chief_log(collected_run: CollectedRun) -> Path:

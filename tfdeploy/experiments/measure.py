@@ -12,7 +12,7 @@ from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import stop
 from tfdeploy.experiments import scalars
-from tfdeploy.experiments.logs import LogSteps
+from tfdeploy.experiments.scalars import LogSteps
 from tfdeploy.experiments.speed import results
 from tfdeploy.experiments.speed.results import ENDED, MEASURED, Result
 from tfdeploy.formatting.humanize import format_count

@@ -14,8 +14,7 @@ from tfdeploy.experiments.scalars import SPEED, smooth_series, window_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdeploy.experiments.logs import LogLosses
-    from tfdeploy.experiments.scalars import Series
+    from tfdeploy.experiments.scalars import LogLosses, Series
 
 LOSS = "loss"  # the tag of most scripts
 FALLS = re.compile(r"loss|error|perplexity|(^|_)r?m[as]e$")

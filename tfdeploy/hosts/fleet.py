@@ -147,7 +147,9 @@ class Fleet:
         of hosts whose tasks were just started. `on_event` is as in Subscription.
         """
         chief = run.plan.chief
-        fields = {"logs": False, "lines": None, "forever": True, "chief": str(chief.task), **asked}
+        # Which trial is best, and so which files are fetched, is known at the end of a run.
+        announced = "" if run.inventory.trials.points else str(chief.task)
+        fields = {"logs": False, "lines": None, "forever": True, "chief": announced, **asked}
         subscriptions = {}
         for host, tasks in _tasks_by_host(placements).items():
             own = {**fields, "chief": fields["chief"] if host == chief.host else ""}

@@ -40,7 +40,7 @@ def classes() -> dict[str, type]:
     from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.documents import Failure
     from tfdeploy.experiments.compare import Comparison
-    from tfdeploy.experiments.speed.document import SweepDocument
+    from tfdeploy.experiments.speed.report import SweepDocument
     from tfdeploy.output.watch_document import WatchDocument
 
     return {

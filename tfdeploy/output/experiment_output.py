@@ -48,19 +48,15 @@ MAX_LIVE_TRIALS = 20
 
 
 class ExperimentOutput(Terminal):
-    @contextmanager
-    def sweep_progress(self) -> Iterator[Callable[[Result], None]]:
-        """Yield a function that shows, on a terminal, what is measured now."""
-        status = self._out.status if self._out.is_terminal else _show_nothing
-        with status("pushing the release") as show:
-            yield lambda result: show(f"{result.cell}, repeat {result.repeat}: run {result.run}")
-
     def print_grid(self, grid: Grid, folder: Path) -> None:
         """Print how much will be measured."""
         cells, runs = len(grid.cells), len(grid.cells) * grid.repeats
         what = f"{format_count(cells, 'cell')}, {format_count(grid.repeats, 'time')} each"
         least = format_duration(runs * grid.seconds)
         self.print_step(f"{what}: at least {least}, less what is already in {folder}")
+
+    def print_measuring(self, result: Result) -> None:
+        self.print_step(f"{result.cell}, repeat {result.repeat}: run {result.run}")
 
     def print_cell(self, result: Result) -> None:
         from tfdeploy.experiments.speed import report
@@ -172,11 +168,6 @@ class ExperimentOutput(Terminal):
         self.print_text("", "median (lowest to highest run):")
         columns = ("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
         self._out.print_table(columns, rows)
-
-
-@contextmanager
-def _show_nothing(text: str) -> Iterator[Callable[[str], None]]:
-    yield lambda text: None
 
 
 def _shown_events(fetcher: EventFetcher, label: str) -> str:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from rich.console import Console as RichConsole
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 # With these variables Rich takes a file for a terminal, or a terminal for a file.
 RICH_DECIDES = ("FORCE_COLOR", "TTY_COMPATIBLE")
 GAP = "  "  # between the columns of a table
-MAX_TABLE_WIDTH = 500  # Rich cuts the cells of wider tables
 
 
 class TextStream:
@@ -84,34 +84,19 @@ class TextStream:
         characters are written out, as in `print`.
         """
         cells = [[_escaped(row.get(name, "")) for name in columns] for row in rows]
-        lines = list(_plain_lines([list(columns), *cells])) if self._is_plain else []
-        if lines and _width(lines[0]) <= MAX_TABLE_WIDTH:
-            self.write("".join(f"{line}\n" for line in lines))
-        else:
-            self._print_rich_table(columns, cells)
-
-    def _print_rich_table(self, columns: Sequence[str], rows: list[list[Cell]]) -> None:
-        from rich.measure import Measurement
-        from rich.table import Table as RichTable
+        lines = list(_aligned([[(name, "bold") for name in columns], *cells]))
+        if self._is_plain:
+            self.write("".join(f"{''.join(map(_text, line))}\n" for line in lines))
+            return
         from rich.text import Text
 
-        drawn = RichTable(box=None, pad_edge=False, header_style="bold")
-        for column in columns:
-            drawn.add_column(Text(column), no_wrap=True)
-        for row in rows:
-            drawn.add_row(*(Text.assemble(cell) for cell in row))
-        options = self.rich.options.update(max_width=MAX_TABLE_WIDTH)
-        drawn.width = Measurement.get(self.rich, options, drawn).maximum
-        self.rich.print(drawn, width=drawn.width, crop=False)
+        self.rich.print(Text("\n").join(Text.assemble(*line) for line in lines))
 
-    @contextmanager
-    def status(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show `text` beside a spinner on a terminal, until the context ends. Yield a function
-        that replaces the text."""
+    def status(self, text: str) -> AbstractContextManager[object]:
+        """Return a context that shows `text` beside a spinner on a terminal."""
         from rich.text import Text
 
-        with self.rich.status(Text(escape_line(text))) as status:
-            yield lambda text: status.update(Text(escape_line(text)))
+        return self.rich.status(Text(escape_line(text)))
 
     @property
     def _is_plain(self) -> bool:
@@ -161,14 +146,16 @@ def _escaped(cell: Cell) -> Cell:
     return escape_line(cell) if isinstance(cell, str) else (escape_line(cell[0]), cell[1])
 
 
-def _plain_lines(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Yield the lines that Rich would print without a terminal."""
-    texts = [[_text(cell) for cell in row] for row in rows]
-    widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
-    for row in texts:
-        # As Rich does, a column without width shows nothing, not even a combining character.
-        cells = ((text if width else "", width) for text, width in zip(row, widths, strict=True))
-        yield GAP.join(text + " " * (width - _width(text)) for text, width in cells)
+def _aligned(rows: Sequence[Sequence[Cell]]) -> Iterator[list[Cell]]:
+    """Yield the parts of each row: its cells, padded to the width of their columns."""
+    widths = [max(_width(_text(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        parts: list[Cell] = []
+        for cell, width in zip(row, widths, strict=True):
+            # As Rich does, a column without width shows nothing, not even a combining character.
+            shown = cell if width else ""
+            parts += [GAP if parts else "", shown, " " * (width - _width(_text(shown)))]
+        yield parts
 
 
 def _width(text: str) -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.experiments.logs import NO_LOSSES, LogSteps, parse_losses
 from tfdeploy.experiments.run_report import charts
 from tfdeploy.experiments.run_report.over_time import TrainedRun
-from tfdeploy.experiments.scalars import Point
+from tfdeploy.experiments.scalars import NO_LOSSES, LogSteps, Point, parse_losses
 
 
 def read_steps(*batches):

@@ -10,7 +10,7 @@ import pytest
 from tfdeploy.documents import to_json
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.record import SweepRecord, lock_folder
-from tfdeploy.experiments.speed.document import sweep_document
+from tfdeploy.experiments.speed.report import sweep_document
 from tfdeploy.experiments.speed.results import FAILED, MEASURED, RUNNING, Cell, Rate, Result, Sweep
 from tfdeploy.release import snapshot
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tfdeploy
-from tfdeploy.output.stream import MAX_TABLE_WIDTH, TextStream
+from tfdeploy.output.stream import TextStream
 
 # Rich also drops or expands control characters; wide characters take two columns of a terminal.
 PRINTABLE, CONTROL = "ab [/]\\:日é👍\u0301…", "\n\t\r\x07\x1b\u202e\udcff"
@@ -88,14 +88,6 @@ def test_a_missing_cell_is_empty_and_moves_no_other(capsys, missing):
 def test_a_cell_cannot_look_like_a_row_of_its_own(capsys):
     TextStream().print_table(["RUN", "RESULT"], [{"RUN": "a\nb\x1b[1m", "RESULT": "failed"}])
     assert capsys.readouterr().out.splitlines()[1:] == [r"a\nb\x1b[1m  failed"]
-
-
-@pytest.mark.parametrize("width", [MAX_TABLE_WIDTH, MAX_TABLE_WIDTH + 1, 2 * MAX_TABLE_WIDTH])
-def test_a_wide_table_is_printed_as_by_rich(width):
-    table = (("A", "B"), [{"A": "a", "B": "b" * (width - 3)}])
-    with redirect_stdout(StringIO()) as plain:
-        TextStream().print_table(*table)
-    assert plain.getvalue() == printed(lambda stream: stream.print_table(*table), by_rich=True)
 
 
 def test_a_style_is_shown_on_a_terminal(monkeypatch, capsys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfdeploy.commands.following.collect_follow import BackgroundCollector
 from tfdeploy.commands.following.failure_report import root_cause
@@ -88,13 +88,11 @@ def follow(
 
     Raises HostError if the chief's host refuses the request.
     """
-    # Which trial is best is known at the end.
-    collected: dict[str, Any] = {"chief": ""} if run.inventory.trials.points else {}
     with (
         BackgroundCollector(
             fleet, run, watcher.on_collected, watcher.on_collect_failed
         ) as collector,
-        fleet.follow(run, run.plan.placements, logs=True, lines=lines, **collected) as following,
+        fleet.follow(run, run.plan.placements, logs=True, lines=lines) as following,
     ):
         progress = _Progress(run, watcher, collector)
         while progress.chief is None and not progress.lost:

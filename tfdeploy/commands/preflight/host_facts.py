@@ -34,7 +34,7 @@ class HostFacts:
     the tasks, that of their `environment` if they have one. `gpus` are the names of the GPUs that
     nvidia-smi lists, by index. `directory_id` identifies the host's directory. `ahead_s` is the
     offset of its clock from the controller's. `problems`, (message, hint), would make a
-    start fail.
+    start fail; `gpu_problems` may.
     """
 
     host: str
@@ -51,6 +51,7 @@ class HostFacts:
     python: str = ""
     environment: str = ""
     program: tuple[ProgramError, ...] = ()
+    gpu_problems: tuple[str, ...] = ()
 
     @property
     def python_name(self) -> str:
@@ -122,6 +123,7 @@ def parse_facts(host: str, facts: SurveyAnswer, now: float) -> HostFacts:
         _libraries(facts),
         facts.unbuilt,
         program=tuple(facts.program),
+        gpu_problems=tuple(facts.gpu_problems),
     )
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from tfdeploy import run as runs
 from tfdeploy.commands.runs import RUNNING, run_result
 from tfdeploy.errors import RunError, TfdeployError
-from tfdeploy.experiments import history, logs, scalars
+from tfdeploy.experiments import history, scalars
 from tfdeploy.experiments.history import Change, find_pauses
-from tfdeploy.experiments.logs import NO_LOSSES
 from tfdeploy.experiments.run_report import over_time
 from tfdeploy.experiments.run_report.redact import Redactor
+from tfdeploy.experiments.scalars import NO_LOSSES
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.shared import filesystem, records
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.experiments.history import Pause
-    from tfdeploy.experiments.logs import LogLosses
     from tfdeploy.experiments.run_report.over_time import GpuSample
-    from tfdeploy.experiments.scalars import Series
+    from tfdeploy.experiments.scalars import LogLosses, Series
     from tfdeploy.run import Run
     from tfdeploy.shared.records import TaskReport
 
@@ -132,7 +131,7 @@ def _gather(run: Run, status: RunStatus | None) -> RunFacts:
         histories=histories,
         known_until=now if is_live else _collected_at(run),
         scalars=found,
-        log_losses=NO_LOSSES if found else logs.parse_losses(_read_end(log, MAX_LOG_BYTES)),
+        log_losses=NO_LOSSES if found else scalars.parse_losses(_read_end(log, MAX_LOG_BYTES)),
         results=results(run),
         logs=logs_,
         gpus=_gpu_use(run, _started_s(run, histories), now),

@@ -14,16 +14,15 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from tfdeploy.experiments.history import read_lines, with_gaps
-from tfdeploy.experiments.logs import NO_LOSSES
 from tfdeploy.experiments.plots import COLOURS, Line
+from tfdeploy.experiments.scalars import NO_LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.experiments.history import Pause
-    from tfdeploy.experiments.logs import LogLosses
-    from tfdeploy.experiments.scalars import Series
+    from tfdeploy.experiments.scalars import LogLosses, Series
 
     Value = Callable[["GpuSample"], float]
 

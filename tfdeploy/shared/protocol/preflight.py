@@ -46,7 +46,8 @@ class SurveyAnswer(Message):
     to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` are
     (message, hint) pairs, of what would keep a start from going well;
     `time` is the host's clock in seconds since 1970. `driver` is the version of NVIDIA's;
-    `unbuilt`: the tasks' environment is not built, so nothing was imported."""
+    `unbuilt`: the tasks' environment is not built, so nothing was imported. `gpu_problems` are
+    sentences about GPUs with which something may be wrong."""
 
     version: str
     imports: Dict[str, ImportFacts]
@@ -59,6 +60,7 @@ class SurveyAnswer(Message):
     driver: str
     unbuilt: bool
     program: List[ProgramError] = []  # noqa: RUF012 - nothing changes it
+    gpu_problems: List[str] = []  # noqa: RUF012 - as above
 
 
 class Survey(Request[SurveyAnswer]):

@@ -95,8 +95,8 @@ class SlotSupervisor(Supervisor):
             pass
         if ending is None:
             return True
-        reason = ending.reason
-        self._journal.add(replace(self._trial, state=INTERRUPTED, at=time.time(), reason=reason))
+        ended = {"state": INTERRUPTED, "reason": ending.reason, "seconds": self._seconds()}
+        self._journal.add(replace(self._trial, at=time.time(), **ended))
         self.write(
             ending.state, reason=ending.reason, cause=ending.cause, planned=ending.planned, pid=None
         )
@@ -209,12 +209,15 @@ class SlotSupervisor(Supervisor):
             replace(
                 self._trial,
                 state=state,
-                seconds=round(time.monotonic() - self._started_at, 3),
+                seconds=self._seconds(),
                 exit=1 if ended.final else ended.code,
                 reason=reason,
                 is_full=is_full,
             )
         )
+
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._started_at, 3)
 
     def _note(self) -> str:
         """Return what is missing after a success: a value of the objective."""

@@ -1,0 +1,110 @@
+"""What may be wrong with the GPUs of this host, as `nvidia-smi -q -x` and the kernel's log say it.
+
+The names of the elements are those of the drivers 390 to 580; what a driver or a GPU does not
+report is not there, or N/A. The kernel's log is only read if this user may read it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ...shared import TYPE_CHECKING
+from ..machine import nvidia
+
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List
+    from xml.etree.ElementTree import Element
+
+KERNEL_LOG = "/dev/kmsg"
+RECORD_BYTES = 1 << 13
+MAX_RECORDS = 100_000
+PENDING = ("pending_retirement", "pending_blacklist", "remapped_row_pending")
+XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): (\d+)")
+SLOWDOWN = re.compile(
+    r"clocks_(?:throttle|event)_reason_((?:hw|sw)_(?:thermal_|power_brake_)?slowdown)$"
+)
+
+
+def problems() -> List[str]:
+    """Return a sentence about each GPU with which something may be wrong."""
+    listing = nvidia.run_nvidia_smi("-q", "-x")
+    return [*parse(listing, _xids())] if listing else []
+
+
+def parse(listing: str, xids: Dict[str, List[str]]) -> Iterator[str]:
+    """Yield the sentences. `xids` are the numbers of the kernel's Xid messages by PCI address, such
+    as 0000:3b:00. Pure."""
+    from xml.etree import ElementTree  # only hosts with GPUs need it
+
+    try:
+        gpus = ElementTree.fromstring(listing).findall("gpu")
+    except ElementTree.ParseError:
+        return
+    for index, gpu in enumerate(gpus):
+        found = [*_memory(gpu), *_speed(gpu)]
+        numbers = xids.get(gpu.get("id", "").lower()[-12:-2], [])
+        if numbers:
+            found.append("the kernel has logged Xid {}".format(", ".join(dict.fromkeys(numbers))))
+        if found:
+            yield "GPU {} ({}): {}".format(index, gpu.findtext("product_name"), "; ".join(found))
+
+
+def _memory(gpu: Element) -> Iterator[str]:
+    """Yield what is wrong with the memory."""
+    volatile = gpu.find("ecc_errors/volatile")
+    cells = [] if volatile is None else [*volatile.iter()]
+    errors = sum(_number(each.text) for each in cells if "uncorrectable" in each.tag)
+    errors += _number(gpu.findtext("ecc_errors/volatile/double_bit/total"))  # of older drivers
+    if errors:
+        yield "{} uncorrectable memory errors since it was reset".format(errors)
+    retired = _number(gpu.findtext("retired_pages/double_bit_retirement/retired_count"))
+    if retired:
+        yield "{} pages of its memory are retired".format(retired)
+    pending = [each.text for each in gpu.iter() if each.tag in PENDING]
+    if "Yes" in pending:
+        yield "a part of its memory is replaced only after a reset"
+    if gpu.findtext("remapped_rows/remapped_row_failure") == "Yes":
+        yield "a broken row of its memory can't be replaced"
+
+
+def _speed(gpu: Element) -> Iterator[str]:
+    """Yield what makes it slow."""
+    reasons = [SLOWDOWN.match(each.tag) for each in gpu.iter() if each.text == "Active"]
+    names = [reason[1].replace("_", " ") for reason in reasons if reason]
+    if names:
+        yield "its clocks are throttled ({})".format(", ".join(names))
+    links = "pci/pci_gpu_link_info/link_widths/{}_link_width"
+    now, most = (_number(gpu.findtext(links.format(name))) for name in ("current", "max"))
+    if 0 < now < most:
+        yield "its PCIe link has {} of {} lanes".format(now, most)
+    heat = _number(gpu.findtext("temperature/gpu_temp"))
+    slow = _number(gpu.findtext("temperature/gpu_temp_slow_threshold"))
+    if heat >= slow > 0:
+        yield "it has {} C, and slows down from {} C on".format(heat, slow)
+
+
+def _number(text: object) -> int:
+    """Return the number at the start of a text such as "16x" or "45 C"; 0 if there is none."""
+    match = re.match(r"\d+", str(text).strip())
+    return int(match[0]) if match else 0
+
+
+def _xids() -> Dict[str, List[str]]:
+    """Return the Xid numbers in the kernel's log since the boot, by PCI address. Source:
+    Documentation/ABI/testing/dev-kmsg: one record for each read."""
+    found: Dict[str, List[str]] = {}
+    try:
+        log = os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return found
+    try:
+        for _ in range(MAX_RECORDS):
+            match = XID.search(os.read(log, RECORD_BYTES).decode(errors="replace"))
+            if match:
+                found.setdefault(match[1], []).append(match[2])
+    except OSError:  # its end, or a record was overwritten
+        pass
+    finally:
+        os.close(log)
+    return found
