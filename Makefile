@@ -34,7 +34,7 @@ help:
 	@echo "make docs    build the documentation into build/site"
 	@echo "make schemas write docs/schemas/, the tables of docs/json.md, and every key into docs/hosts-toml.md"
 	@echo "make bench   compare tfdeploy with Ansible, pyinfra, Fabric and a shell loop on up to 48 hosts (an hour or two)"
-	@echo "make recipes run the algorithms of examples/ for real, and write docs/recipes.md (some minutes)"
+	@echo "make recipes run the algorithms of examples/ for real, and write docs/recipes.md (an hour)"
 	@echo "make figures simulate them with up to 16 workers, and write docs/recipes.md (ten minutes of CPU time)"
 	@echo "make replication    measure serial, in-graph and between-graph training in batches per second (some minutes)"
 	@echo "make docs-pictures  make the pictures of the documentation from a real training (some minutes)"

@@ -6,6 +6,7 @@ Between-graph: each worker builds its own graph, and all of them share the varia
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 v1 = tf.compat.v1
 # Much of what these recipes show is deprecated; TensorFlow would warn at each use.
 v1.logging.set_verbosity(v1.logging.ERROR)
+JITTER = 0.2  # σ of the logarithm of a batch's time with --compute_ms, as in the simulation
 
 
 class Role(NamedTuple):
@@ -62,6 +64,12 @@ def flags(doc: str, steps: str = "of all workers together") -> argparse.Argument
     add("--save_steps", type=int, default=1000, help="steps between two checkpoints")
     add("--slow_worker", type=int, default=0, help="the index of the worker that --slow_ms slows")
     add("--slow_ms", type=float, default=0, help="added to each of its batches, in milliseconds")
+    add(
+        "--compute_ms",
+        type=float,
+        default=0,
+        help="added to each batch of all workers, with jitter",
+    )
     return parser
 
 
@@ -78,12 +86,28 @@ def algorithm_flags(doc: str, steps: str = "of all workers together") -> argpars
 def batches(
     examples: data.Examples, role: Role, given: argparse.Namespace
 ) -> Iterator[data.Examples]:
-    """Yield this worker's random batches; the worker that is to be slow waits before each."""
-    slow = given.slow_ms and role.index == given.slow_worker
+    """Yield this worker's random batches; before each it waits as long as the flags say."""
+    wait = pause(role, given)
     for batch in data.batches(examples, given.batch_size, seed=role.index):
-        if slow:
-            time.sleep(given.slow_ms / 1000)
+        if wait:
+            wait()
         yield batch
+
+
+def pause(role: Role, given: argparse.Namespace) -> Callable[[], None] | None:
+    """Return what makes a batch of this worker longer; None if no flag does.
+
+    The nets here are so small that workers on one machine take turns. With --compute_ms they all
+    compute at the same time, as machines of their own do, and the same happens to their gradients.
+    """
+    slow_ms = given.slow_ms if role.index == given.slow_worker else 0
+    chance = random.Random(role.index)
+
+    def wait() -> None:
+        jitter = chance.lognormvariate(-(JITTER**2) / 2, JITTER)
+        time.sleep((given.compute_ms * jitter + slow_ms) / 1000)
+
+    return wait if given.compute_ms or slow_ms else None
 
 
 def role(given: argparse.Namespace) -> Role:

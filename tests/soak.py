@@ -23,8 +23,9 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "soak.md"
 # Of a soak of an hour or more; a shorter one has proportionally fewer.
-EXAMPLES_A_TEST = 20_000  # `make quick` draws 60, the same in each run
-SEQUENCES, OF_PROCESSES = 20_000, 200  # the suite tries 300 and 3
+EXAMPLES_A_TEST = 5_000  # `make quick` draws 60, the same in each run
+SEQUENCES, OF_PROCESSES = 20_000, 100  # the suite tries 300 and 3
+PATIENT = ["-o", "timeout=7200"]  # seconds for one test, which here tries so much more
 FUZZING = ["-n", "2", "-m", "hypothesis", "tests"]
 INPUTS_A_KIND = 91_000  # together more than a million hostile inputs
 ATTACK = ["-n", "2", "tests/attacks/test_fuzz.py"]
@@ -63,10 +64,10 @@ def main(hours: float, sets: str) -> int:
     parts = []
     for full, name, words, variable in first:
         count = round(full * share)
-        parts.append(_run(name.format(f"{count:,}"), words, {variable: str(count)}))
+        parts.append(_run(name.format(f"{count:,}"), PATIENT + words, {variable: str(count)}))
     parts.append(_attack(round(INPUTS_A_KIND * share)))
     rounds = 0
-    while time.monotonic() < end:
+    while not rounds or time.monotonic() < end:
         rounds += 1
         parts.append(_run(f"faults, round {rounds}", faults, {}))
         RESULT.write_text(_page(parts))
@@ -79,7 +80,7 @@ def _attack(inputs: int) -> Part:
     name = f"hostile inputs, {inputs:,} new ones of each kind"
     seed = os.urandom(4).hex()
     variables = {"TFDEPLOY_FUZZ_INPUTS": str(inputs), "TFDEPLOY_FUZZ_SEED": seed}
-    part = _run(name, ATTACK, variables)
+    part = _run(name, PATIENT + ATTACK, variables)
     count = f"{COUNT}{part.tests * inputs:,} of them on {datetime.now(UTC):%Y-%m-%d}"
     result = f"{len(part.failed)} kinds failed" if part.failed else "none failed"
     lines = SECURITY.read_text().splitlines()

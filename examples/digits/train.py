@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 v1 = tf.compat.v1
+# MonitoredTrainingSession warns if two reads of the step are equal. Here that is no fault: it reads
+# the step before or after this worker's own update.
+v1.logging.set_verbosity(v1.logging.ERROR)
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ def all_figures() -> None:
     save("curves", curves(simulated["scaling"]))
     save("slow", slow(simulated))
     save("rates", rates(simulated))
-    save("real", side_by_side(real))
+    save("real", side_by_side(simulated, real))
 
 
 def save(name: str, figure: Figure) -> None:
@@ -168,18 +168,30 @@ def rates(simulated: dict[str, Any]) -> Figure:
     return figure
 
 
-def side_by_side(real: dict[str, Any]) -> Figure:
-    """Draw each recipe's real runs above the band of the simulation."""
+def real_workers(real: dict[str, Any]) -> list[int]:
+    return sorted({run["workers"] for run in real["runs"]})
+
+
+def overlapping(real: dict[str, Any], name: str, workers: int) -> list[dict[str, Any]]:
+    """Return the real runs of a recipe in which all workers computed at the same time."""
+    pause = real["constants"]["compute_ms"]
+    return summary.where(real["runs"], algorithm=name, workers=workers, compute_ms=pause)
+
+
+def taking_turns(real: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return summary.where(real["runs"], algorithm=name, compute_ms=0.0)
+
+
+def side_by_side(simulated: dict[str, Any], real: dict[str, Any]) -> Figure:
+    """Draw each recipe's real runs with many workers above the band of the simulation."""
     names = list(real["rates"])
     figure, grid_of_axes = panels(3, 3, (9.5, 8))
     for axes, name in zip(grid_of_axes.flat, names, strict=True):
         colour = STYLES[name][0]
-        xs, middle, low, high = summary.band(
-            summary.where(real["simulated"], algorithm=name), "batches"
-        )
+        xs, middle, low, high = summary.band(even_runs(simulated, name), "batches")
         axes.fill_between(xs, clipped(low), clipped(high), color=colour, alpha=0.3, linewidth=0)
         axes.plot(xs, clipped(middle), color=colour, linewidth=1.6, linestyle="--")
-        for run in summary.where(real["runs"], algorithm=name):
+        for run in overlapping(real, name, grid.MANY):
             curve = run["curve"]
             axes.plot(curve["batches"], clipped(curve["loss"]), color=INK, linewidth=0.9)
         axes.set(title=f"{name}, η = {real['rates'][name]:g}")
@@ -187,6 +199,9 @@ def side_by_side(real: dict[str, Any]) -> Figure:
         axes.set_xlabel("batches computed")
     for axes in grid_of_axes[:, 0]:
         axes.set_ylabel("test loss of the centre")
+    lines = [Line2D([], [], color=INK, linewidth=0.9), Line2D([], [], color=FRAME, linestyle="--")]
+    labels = ["a real run", "simulated: the median, and the range of the seeds"]
+    figure.legend(lines, labels, loc="outside upper center", ncols=2, frameon=False)
     return figure
 
 

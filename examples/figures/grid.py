@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 BATCHES = 3200  # of all workers together
-RATES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+RATES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
 WORKERS = (1, 2, 4, 8, 16)
 WINDOWS = (1, 5, 20)
 MANY, WINDOW, TRIAL = 8, 5, 2  # workers and window of the curves; workers of the trial
@@ -27,7 +27,6 @@ SLOWEST = 5.0  # times as long
 SEEDS = range(5)
 TRIAL_SEEDS = range(100, 105)  # others than SEEDS: a rate must not be chosen on what it is shown on
 POINTS = 65
-REAL_BATCHES, REAL_POINTS = 1200, 21  # as the real runs, see real.py
 
 
 def simulate() -> dict[str, Any]:
@@ -51,17 +50,6 @@ def simulate() -> dict[str, Any]:
         "trial": trial,
         **experiments,
     }  # fmt: skip
-
-
-def simulate_as_real(rates: dict[str, float]) -> list[dict[str, Any]]:
-    """Return simulations of what real.py runs: 2 workers, and fewer batches."""
-    settings = (
-        Setting(name, TRIAL, own_window(name, WINDOW), rate, seed, REAL_BATCHES, 1.0, REAL_POINTS)
-        for name, rate in rates.items()
-        for seed in SEEDS
-    )
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        return [*pool.map(run, settings)]
 
 
 def own_window(algorithm: str, window: int) -> int:

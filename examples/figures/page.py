@@ -1,4 +1,4 @@
-"""docs/recipes.md, from the raw data. Only real runs that are not stored are typed by hand."""
+"""docs/recipes.md, from the raw data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from figures.prose import PAGE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+FEW = 4  # workers of the first real runs
+FAILS = 1.0  # a loss above it: the training has not learned
 FOLDERS = {"downpour-sgd": "downpour", "ssgd-backup": "sync_replicas"}
 IDEAS = {
     "hogwild": "each gradient applied at once, no locks; clipped",
@@ -43,10 +45,16 @@ def render(simulated: dict[str, Any], real: dict[str, Any]) -> str:
         curves=rows(one_training(simulated, name) for name in names),
         slow=rows(slowed(simulated, name) for name in names),
         rate_rows=rows(best_rate(simulated, name) for name in names),
-        real_rows=rows(real_row(real, name) for name in real["rates"]),
+        few=FEW,
+        fails=FAILS,
+        real_workers=" and ".join(map(str, draw.real_workers(real))),
+        real_rows=rows(real_row(simulated, real, name) for name in ranked(real)),
+        turn_rows=rows(turn_row(real, name) for name in in_turns(real)),
+        learn_in_turns=", ".join(filter(lambda name: learns_in_turns(real, name), in_turns(real))),
+        never=", ".join(name for name in names if "-" in slowed(simulated, name)[1:4]),
         backup=rows(map(backup_row, real["backup"])),
         repeats=plural(real["constants"]["repeats"], "real run"),
-        said=said(simulated) | agreement(real) | backup_cost(real),
+        said=said(simulated) | agreement(simulated, real) | backup_cost(real),
     )
 
 
@@ -117,14 +125,43 @@ def best_rate(simulated: dict[str, Any], name: str) -> list[str]:
     return [name, f"{best:g}", figure(spreads[best]), span]
 
 
-def real_row(real: dict[str, Any], name: str) -> list[str]:
-    runs = summary.where(real["runs"], algorithm=name)
-    twins = summary.where(real["simulated"], algorithm=name)
-    shares = sorted(100 * run["shares"][0] / sum(run["shares"]) for run in runs)
-    return [
-        name, f"{real['rates'][name]:g}", figure(summary.losses(runs)),
-        figure(summary.losses(twins)), f"{shares[0]:.0f} to {shares[-1]:.0f} %",
-    ]  # fmt: skip
+def ranked(real: dict[str, Any]) -> list[str]:
+    """Return the recipes, the lowest real loss with many workers first."""
+    return sorted(real["rates"], key=lambda name: losses_of(real, name, grid.MANY).middle)
+
+
+def losses_of(real: dict[str, Any], name: str, workers: int) -> summary.Spread:
+    return summary.losses(draw.overlapping(real, name, workers))
+
+
+def real_row(simulated: dict[str, Any], real: dict[str, Any], name: str) -> list[str]:
+    cells = [name, f"{real['rates'][name]:g}"]
+    for workers in (FEW, grid.MANY):
+        cells.append(figure(losses_of(real, name, workers)))
+        cells.append(figure(at(simulated, name, workers, grid.WINDOW)))
+    return [*cells, shares(draw.overlapping(real, name, grid.MANY))]
+
+
+def shares(runs: list[dict[str, Any]]) -> str:
+    """Return the smallest and the largest share of a worker."""
+    found = [100 * own / sum(run["shares"]) for run in runs for own in run["shares"]]
+    return f"{min(found):.0f} to {max(found):.0f} %"
+
+
+def in_turns(real: dict[str, Any]) -> list[str]:
+    return [name for name in real["rates"] if draw.taking_turns(real, name)]
+
+
+def learns_in_turns(real: dict[str, Any], name: str) -> bool:
+    """Whether a recipe fails if all workers compute at the same time, and learns if they do not."""
+    turns = summary.losses(draw.taking_turns(real, name))
+    return losses_of(real, name, grid.MANY).low > FAILS and turns.high <= FAILS
+
+
+def turn_row(real: dict[str, Any], name: str) -> list[str]:
+    turns = draw.taking_turns(real, name)
+    together = figure(losses_of(real, name, grid.MANY))
+    return [name, together, figure(summary.losses(turns)), shares(turns)]
 
 
 def backup_row(run: dict[str, Any]) -> list[str]:
@@ -149,22 +186,25 @@ def said(simulated: dict[str, Any]) -> dict[str, str]:
         for window in grid.WINDOWS
     }
     rounds = summary.where(simulated["scaling"], algorithm="sagn", workers=most, window=20)
-    sums = summary.where(simulated["rates"], algorithm="downpour-sgd", rate=0.2)
-    quoted["downpour-sgd_at_02"] = loss(summary.losses(sums).middle)
     quoted["sagn_updates"] = f"{summary.spread([run['updates'] for run in rounds]).middle:.0f}"
     return {key.replace("-", "_"): value for key, value in quoted.items()}
 
 
-def agreement(real: dict[str, Any]) -> dict[str, str]:
+def agreement(simulated: dict[str, Any], real: dict[str, Any]) -> dict[str, str]:
     """Return how far the real runs and the simulation differ."""
-    within, ratios = 0, {}
-    for name in real["rates"]:
-        run = summary.losses(summary.where(real["runs"], algorithm=name)).middle
-        twin = summary.losses(summary.where(real["simulated"], algorithm=name))
+    within, ratios, disagreed = 0, {}, []
+    points = [(name, workers) for name in real["rates"] for workers in (FEW, grid.MANY)]
+    for name, workers in points:
+        run = losses_of(real, name, workers).middle
+        twin = at(simulated, name, workers, grid.WINDOW)
         within += twin.low <= run <= twin.high
-        ratios[name] = max(run / twin.middle, twin.middle / run)
-    furthest = max(ratios, key=ratios.__getitem__)
+        if (run > FAILS) != (twin.middle > FAILS):
+            disagreed.append(f"{name} with {workers}")
+        elif run <= FAILS:
+            ratios[f"{name} with {workers}"] = max(run / twin.middle, twin.middle / run)
+    furthest = max(ratios, key=ratios.__getitem__, default="none")
     return {
-        "within": str(within), "compared": str(len(ratios)), "furthest": furthest,
-        "ratio": f"{ratios[furthest]:.1f}",
+        "within": str(within), "compared": str(len(points)), "furthest": furthest,
+        "ratio": f"{ratios.get(furthest, 1):.1f}", "agreed": str(len(points) - len(disagreed)),
+        "disagreed": f" (not for {', '.join(disagreed)} workers)" if disagreed else "",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Real trainings of the recipes with 2 workers, beside the simulation: docs/figures/real.json.
+"""Real trainings of the recipes with many workers, as in the simulation: docs/figures/real.json.
 
 It uses only the tfdeploy command line. The recipes run one after another, and that is repeated, so
 that a busy minute of the machine does not hit all runs of one recipe.
@@ -25,6 +25,10 @@ EXAMPLES = Path(__file__).resolve().parents[1]
 REPEATS = 3
 CENTRE = re.compile(r"^centre at step (\d+) loss (\S+) after (\S+) s$", re.M)
 STOPPED = re.compile(r"^stopped at step (\d+) in (\S+) s, own steps: (\d+)$", re.M)
+WORKERS, COMPUTE_MS = (4, grid.MANY), 60.0
+TURNS = ("hogwild", "downpour-sgd", "adag")  # also run without a pause: many workers, few cores
+POINTS = 17  # in the curve of a run
+CHIEF = "worker-0.log"
 BACKUP_SLOW_MS, BACKUP_STEPS = 100, 200
 
 
@@ -35,6 +39,15 @@ class Recipe(NamedTuple):
     folder: str
     hosts: str = "hosts.toml"
     rate_flag: str = "learning_rate"
+
+
+class Setting(NamedTuple):
+    """What differs between the runs of a recipe."""
+
+    rate: float
+    repeat: int
+    workers: int = grid.MANY
+    compute_ms: float = 0.0
 
 
 RECIPES = (
@@ -54,48 +67,61 @@ def measure(repeats: int = REPEATS) -> Iterator[dict[str, Any]]:
     """Run everything; after each repetition, yield what real.json contains."""
     chosen = store.read(store.SIMULATION)["chosen rates"]
     rates = {recipe.algorithm: chosen[recipe.algorithm] for recipe in RECIPES}
-    simulated = grid.simulate_as_real(rates)
     runs, backups = [], []
     with tempfile.TemporaryDirectory() as scratch:
         examples = Path(scratch) / "examples"
         shutil.copytree(EXAMPLES, examples, ignore=shutil.ignore_patterns("runs", "__pycache__"))
         (examples / ".git").mkdir()  # as in a clone: recipes read the folder above their own
         for repeat in range(repeats):
-            runs += [train(examples, each, rates[each.algorithm], repeat) for each in RECIPES]
+            for recipe in RECIPES:
+                setting = Setting(rates[recipe.algorithm], repeat)
+                runs += [
+                    train(examples, recipe, setting._replace(workers=workers, compute_ms=pause))
+                    for workers, pause in settings_of(recipe)
+                ]
             backups += [train_with_backup(examples, backup, repeat) for backup in (0, 1)]
             yield {
                 "made by": "make recipes",
                 "constants": {
                     "cores": os.cpu_count(), "machine": platform.machine(), "repeats": repeat + 1,
-                    "workers": grid.TRIAL, "window": grid.WINDOW, "batches": grid.REAL_BATCHES,
-                    "seeds": len(grid.SEEDS), "slow_ms": BACKUP_SLOW_MS,
+                    "compute_ms": COMPUTE_MS, "slow_ms": BACKUP_SLOW_MS,
                 },
-                "rates": rates, "runs": runs, "backup": backups, "simulated": simulated,
+                "rates": rates, "runs": runs, "backup": backups,
             }  # fmt: skip
 
 
-def train(examples: Path, recipe: Recipe, rate: float, repeat: int) -> dict[str, Any]:
+def settings_of(recipe: Recipe) -> list[tuple[int, float]]:
+    """Return the numbers of workers and --compute_ms of the runs of a recipe."""
+    overlapping = [(workers, COMPUTE_MS) for workers in WORKERS]
+    return overlapping + [(grid.MANY, 0.0)] * (recipe.algorithm in TURNS)
+
+
+def train(examples: Path, recipe: Recipe, setting: Setting) -> dict[str, Any]:
     """Train once; return the curve of the central weights, and each worker's batches."""
-    print(f"\n== {recipe.algorithm}, {repeat + 1} …", flush=True)
-    every = grid.REAL_BATCHES // (grid.REAL_POINTS - 1)
+    print(f"\n== {recipe.algorithm}, {setting} …", flush=True)
+    every = grid.BATCHES // (POINTS - 1)
     flags = (
-        f"--steps={grid.REAL_BATCHES}", f"--measure_every={every}", "--net=dense",
-        f"--{recipe.rate_flag}={rate}",
+        f"--steps={grid.BATCHES}", f"--measure_every={every}", "--net=dense",
+        f"--{recipe.rate_flag}={setting.rate}", f"--compute_ms={setting.compute_ms}",
     )  # fmt: skip
-    logs = tfdeploy_run(examples / recipe.folder, recipe.hosts, flags)
-    chief = (logs / "worker-0.log").read_text()
-    steps, losses, seconds = zip(*CENTRE.findall(chief), strict=True)
-    stopped, _, own = STOPPED.findall(chief)[-1]
+    logs = tfdeploy_run(examples / recipe.folder, recipe.hosts, flags, setting.workers)
+    steps, losses, seconds = zip(*CENTRE.findall((logs / CHIEF).read_text()), strict=True)
     return {
-        "algorithm": recipe.algorithm, "repeat": repeat, "rate": rate,
-        "loss": float(losses[-1]),
-        "shares": [int(own), int(stopped) - int(own)],
+        "algorithm": recipe.algorithm, **setting._asdict(),
+        "loss": grid.finite(float(losses[-1])),
+        "shares": [own_batches(logs, worker) for worker in range(setting.workers)],
         "curve": {
             "batches": [int(step) for step in steps],
             "loss": [grid.finite(float(loss)) for loss in losses],
             "seconds": [float(each) for each in seconds],
         },
     }  # fmt: skip
+
+
+def own_batches(logs: Path, worker: int) -> int:
+    """Return how many batches a worker computed; 0 if the training was over before it began."""
+    stopped = STOPPED.findall((logs / f"worker-{worker}.log").read_text())
+    return int(stopped[-1][2]) if stopped else 0
 
 
 def train_with_backup(examples: Path, backup: int, repeat: int) -> dict[str, Any]:
@@ -105,7 +131,7 @@ def train_with_backup(examples: Path, backup: int, repeat: int) -> dict[str, Any
         f"--backup={backup}", f"--steps={BACKUP_STEPS}", "--net=dense",
         f"--slow_ms={BACKUP_SLOW_MS}",
     )  # fmt: skip
-    logs = tfdeploy_run(examples / "sync_replicas", "hosts.backup.toml", flags)
+    logs = tfdeploy_run(examples / "sync_replicas", "hosts.backup.toml", flags, workers=3)
     ends = [STOPPED.findall((logs / f"worker-{index}.log").read_text()) for index in range(3)]
     return {
         "backup": backup, "repeat": repeat,
@@ -114,10 +140,11 @@ def train_with_backup(examples: Path, backup: int, repeat: int) -> dict[str, Any
     }  # fmt: skip
 
 
-def tfdeploy_run(folder: Path, hosts: str, flags: tuple[str, ...]) -> Path:
+def tfdeploy_run(folder: Path, hosts: str, flags: tuple[str, ...], workers: int) -> Path:
     """Run `tfdeploy run`, which shows its text; return the folder of the collected logs."""
+    counts = ("--with", f"workers={workers}")
     done = subprocess.run(
-        ["tfdeploy", "run", "--hosts", hosts, "--json", "--", *flags],
+        ["tfdeploy", "run", "--hosts", hosts, *counts, "--json", "--", *flags],
         cwd=folder, stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     return Path(json.loads(done.stdout)["collected"]) / "logs"

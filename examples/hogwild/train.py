@@ -24,7 +24,7 @@ from digits import data, model
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 v1 = tf.compat.v1
 # The largest norm of a gradient; most are below. If the loss is steep, all workers see the same
@@ -52,18 +52,21 @@ def train(role: cluster.Role, given: argparse.Namespace) -> None:
     server = cluster.server(role)
     with tf.Graph().as_default():
         with cluster.on_ps(role):
-            net = Hogwild(examples.side, given.learning_rate, given.net)
+            wait = cluster.pause(role, given)
+            net = Hogwild(examples.side, given.learning_rate, given.net, wait)
             measured = centre.hooks(role, given, net.central)
         print("weights on", cluster.places(net.central), flush=True)
         hooks = [cluster.Progress(net.loss), *measured]
         with cluster.open_session(server.target, role, given, hooks) as session:
-            run(session, net, given, cluster.batches(examples, role, given))
+            run(session, net, given, data.batches(examples, given.batch_size, seed=role.index))
 
 
 class Hogwild:
     """The weights, only on the ps; each worker applies its gradients directly to them."""
 
-    def __init__(self, side: int, learning_rate: float, net: str) -> None:
+    def __init__(
+        self, side: int, learning_rate: float, net: str, wait: Callable[[], None] | None = None
+    ) -> None:
         self.images, self.labels = model.placeholders(side)
         with v1.variable_scope("", use_resource=False):
             self.central = model.weights(side, net)
@@ -72,10 +75,20 @@ class Hogwild:
         descent = v1.train.GradientDescentOptimizer(learning_rate, use_locking=False)
         # g · min(1, 2 / ‖g‖)
         gradients, _ = tf.clip_by_global_norm(tf.gradients(self.loss, self.central), STEEPEST)
+        if wait:
+            gradients = after(wait, gradients)
         self.updated = descent.apply_gradients(zip(gradients, self.central, strict=True), self.step)
         with tf.control_dependencies([self.updated]):
             self.step_after = self.step.read_value()
         v1.summary.scalar("loss", self.loss)
+
+
+def after(wait: Callable[[], None], gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Return the gradients after a wait: the weights are read before it, and changed after it."""
+    with tf.control_dependencies(gradients):
+        waited = v1.py_func(wait, [], [])
+    with tf.control_dependencies([waited]):
+        return [tf.identity(gradient) for gradient in gradients]
 
 
 def run(

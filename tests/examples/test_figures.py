@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pytest
@@ -56,6 +58,26 @@ def test_every_number_of_a_table_comes_from_the_raw_data(data):
     changed = {**real, "runs": [{**run, "loss": 9.0} for run in real["runs"]]}
     assert cells(page.render(other, real)) != cells(page.render(simulation, real))
     assert cells(page.render(simulation, changed)) != cells(page.render(simulation, real))
+
+
+def test_the_recipe_with_the_lowest_real_loss_comes_first(data):
+    _, real = data
+    table = (DOCS / "recipes.md").read_text().split("## Real runs")[1].split("**So that")[0]
+    named = re.findall(r"^\| ([a-z-]+) \| [\d.]", table, re.M)
+    pause = real["constants"]["compute_ms"]
+
+    def loss(name):
+        runs = [run for run in real["runs"] if (run["algorithm"], run["workers"]) == (name, 8)]
+        return median(run["loss"] for run in runs if run["compute_ms"] == pause)
+
+    assert set(named) == set(real["rates"])
+    assert named == sorted(named, key=loss)
+
+
+def test_every_real_run_of_a_setting_was_repeated_three_times(data):
+    _, real = data
+    settings = [(r["algorithm"], r["workers"], r["compute_ms"]) for r in real["runs"]]
+    assert set(Counter(settings).values()) == {3}
 
 
 def test_every_point_has_at_least_five_seeds(data):

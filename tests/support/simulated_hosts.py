@@ -32,6 +32,7 @@ from tfdeploy.agent import paths, verbs
 from tfdeploy.agent.machine import grpc_health, lock, nvidia, process
 from tfdeploy.agent.outputs import hold, verify
 from tfdeploy.agent.preflight import reachability
+from tfdeploy.agent.queue import resources
 from tfdeploy.agent.reports import follow
 from tfdeploy.agent.runs import start, start_and_follow
 from tfdeploy.commands import start as start_command
@@ -349,7 +350,7 @@ def _replacements(simulation: Simulation) -> Iterator[tuple[object, str, object]
     yield process, "task_processes", lambda *_: []
     yield process, "end_all", lambda *_: []
     yield start, "_supervise", simulation.supervise
-    yield start, "_acquire_leases", lambda launches, gpus: {each.task: [] for each in launches}
+    yield resources, "acquire", lambda launches, gpus: (launches, {x.task: [] for x in launches})
     yield start, "_require_lasting_session", lambda: None
     yield start_and_follow, "_refuse_without_caller", lambda: None
     yield reachability, "unfinished_tasks", unfinished

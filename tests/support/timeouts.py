@@ -18,14 +18,15 @@ from typing import Any
 
 import pytest
 
-SLOW_S = 1200  # pyproject.toml has the timeout of the other tests
+SLOW_S = 1200  # pyproject.toml has the timeout of the other tests; a soak gives all of them more
 USUAL_LOAD = 2  # processes per CPU that wait for one, or have it, while only the suite runs
 SETTINGS = pytest.StashKey[Any]()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
-        item.add_marker(pytest.mark.timeout(SLOW_S))
+        given_s = float(item.config.getini("timeout"))
+        item.add_marker(pytest.mark.timeout(max(SLOW_S, given_s)))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tfdeploy.output.stream import Cell
     from tfdeploy.shared.protocol.reports import GpuState, GpuUser
 
+SEPARATOR = "; "  # between the users of one host
+MIN_PART = 8  # characters
 COLUMNS = ("HOST", "FREE", "LOAD", "MEM", "DISK", "GPUS IN USE")
 
 
@@ -68,7 +70,7 @@ def _uses(gpus: Sequence[GpuState]) -> str:
             users.append(user)
         if not gpu.free and not gpu.users:
             groups.setdefault((), ([], []))[0].append(gpu)
-    return "; ".join(_use(used, users) for used, users in groups.values())
+    return SEPARATOR.join(_use(used, users) for used, users in groups.values())
 
 
 def _use(gpus: Sequence[GpuState], users: Sequence[GpuUser]) -> str:
@@ -99,4 +101,8 @@ def _age(seconds: float) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    """Cut each part of a cell, so that all users of a host are named."""
+    parts = text.split(SEPARATOR)
+    share = max(MIN_PART, (width + len(SEPARATOR)) // len(parts) - len(SEPARATOR))
+    cut = (part if len(part) <= share else part[: share - 1] + "…" for part in parts)
+    return text if len(text) <= width else SEPARATOR.join(cut)[:width]

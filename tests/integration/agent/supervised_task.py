@@ -38,7 +38,7 @@ watch.EXPOSED_CHECK_EVERY_S = 0.1
 guard.LOWEST, guard.HIGHEST = 20_000, 32_767  # no other test has a port there
 nvidia.SAMPLE_CPU_SHARE = 1.0
 history.EVERY_S, history.TICK_S = 0.1, 0.05
-heartbeat.INTERVAL_S, turn.POLL_S = 0.05, 0.2
+heartbeat.INTERVAL_S, turn.POLL_S, turn.BEHIND_POLL_S = 0.05, 0.2, 0.2
 heartbeat.QUEUED_INTERVAL_S = membership.QUEUED_INTERVAL_S = 0.5
 termination.PS_MARGIN_S = 60.0
 inherited = [lock.acquire(task_dir), *leases.acquire(lease.split())]

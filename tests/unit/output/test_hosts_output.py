@@ -78,6 +78,12 @@ def test_hosts_are_sorted_by_what_is_free():
     assert in_order == ["empty", "idle", "busy", "full", "away"]
 
 
-@pytest.mark.parametrize(("text", "cut"), [("abcdef", "abcdef"), ("abcdefg", "abcde…")])
-def test_a_long_cell_is_cut(text, cut):
-    assert hosts_output._cut(text, 6) == cut
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("0 alice digits; 1 bob", "0 alice digits; 1 bob"),
+        ("0 alice 2h digits; 1 bob 3h train.py", "0 alice 2h…; 1 bob 3h t…"),
+    ],
+)
+def test_a_long_cell_is_cut_such_that_all_users_are_named(text, cut):
+    assert hosts_output._cut(text, 25) == cut

@@ -35,6 +35,9 @@ SUPERVISOR_COMMAND = re.compile(
 )
 
 
+SAYS = re.compile(rb" @tfdeploy/(queue|until)/")  # see queue/places.py
+
+
 class Holder(Record):
     """The process that holds a lease, as far as this process can see it.
 
@@ -61,7 +64,7 @@ class Holder(Record):
             name = "pid {}{}".format(self.pid, program)
         else:
             name = "a hidden process"
-        age = " {} ago".format(_format_age(self.age_s)) if self.age_s is not None else ""
+        age = " {} ago".format(format_age(self.age_s)) if self.age_s is not None else ""
         return name + (", started by {}{}".format(self.user, age) if self.user else "")
 
 
@@ -141,14 +144,12 @@ def holder(resource: str) -> Optional[Holder]:
 
 
 def holders() -> List[Holder]:
-    """Return the holders of all leases of this machine, without places in the queue.
+    """Return the holders of all leases of this machine, without names that only say something.
 
     Source: proc(5), /proc/net/unix: an abstract name starts with @ there.
     """
     with open("/proc/net/unix", "rb") as table:
-        lines = [
-            each for each in table if b" @tfdeploy/" in each and b" @tfdeploy/queue/" not in each
-        ]
+        lines = [each for each in table if b" @tfdeploy/" in each and not SAYS.search(each)]
     names = {line.split()[-1][len(PREFIX) :] for line in lines}
     found = (holder(name.decode(errors="replace")) for name in sorted(names))
     return [each for each in found if each]
@@ -236,7 +237,8 @@ def _supervised_task(pid: int) -> Tuple[str, str, str]:
     return project, run, "{}:{}".format(job, index)
 
 
-def _format_age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
+    """Return a duration such as `3h`."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
             return "{}{}".format(int(seconds // size), unit)

@@ -10,7 +10,9 @@ who it is; nothing else is taken from a name.
 
 from __future__ import annotations
 
+import os
 import re
+import time
 
 from ...shared import TYPE_CHECKING, filesystem
 from ...shared.protocol.record import Record
@@ -29,6 +31,10 @@ ENTRY = re.compile(
     rb"@tfdeploy/queue/((?:gpu|port)/[\w-]+)/(\d{3})\.(\d{10})\.([\w-]+)\.(\w+:\d+)$",
     re.M | re.ASCII,
 )
+
+
+END_LEASE = "until/{}.{:010d}"
+END = re.compile(rb"@tfdeploy/until/(\d+)\.(\d{10})$", re.M | re.ASCII)
 
 
 class Place(Record):
@@ -87,6 +93,23 @@ def ahead_of(own: Place, places: Iterable[Place]) -> List[Place]:
 def holder(place: Place) -> Optional[Holder]:
     """Return who has a place, as far as the kernel says; None if it has just ended."""
     return leases.holder(place.lease)
+
+
+def announce_end(at: float) -> List[int]:
+    """Let all users see that what this process holds is free after `at`, in seconds since 1970, at
+    the latest; return the descriptors that keep it visible."""
+    return leases.acquire([END_LEASE.format(os.getpid(), int(at))])
+
+
+def seconds_left(holder: Holder) -> Optional[float]:
+    """Return after which time a holder ends at the latest; None if it does not say."""
+    for pid, at in END.findall(filesystem.read_bytes(SOCKETS)):
+        said = (
+            leases.holder(END_LEASE.format(int(pid), int(at))) if int(pid) == holder.pid else None
+        )
+        if said and said.pid == holder.pid:
+            return max(0.0, int(at) - time.time())
+    return None
 
 
 def first_places() -> Dict[str, Place]:

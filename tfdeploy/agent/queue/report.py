@@ -33,7 +33,7 @@ def explain(launch: Launch) -> str:
     if launch.waits_for and not own:
         return AWAY
     reason = _reason(own, waiting, _titles(launch))
-    if reason == READY or any(places.ahead_of(place, waiting) for place in own):
+    if reason != NEXT:
         return reason
     try:
         return "; ".join(refusal.message for refusal in resources.taken(launch)) or NEXT
@@ -109,7 +109,9 @@ def _taken(place: Place, titles: Dict[str, str]) -> str:
     holder = leases.holder(place.resource)
     if holder is None or holder.run == place.run:
         return ""
-    return "{} is taken by {}".format(titles[place.resource], holder.description)
+    left_s = places.seconds_left(holder)
+    ends = "" if left_s is None else ", and ends within {}".format(leases.format_age(left_s))
+    return "{} is taken by {}{}".format(titles[place.resource], holder.description, ends)
 
 
 def _holds(place: Place) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 
 from ...shared import TYPE_CHECKING, records
 from ...shared.records import FAILED, Launch
@@ -40,6 +41,7 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
             # init's, so that all of them can be found.
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
             supervisor.record_pace()
+            _announce_end(launch)
             supervisor.run()
         else:
             supervisor.leave()
@@ -57,6 +59,14 @@ def _supervisor_class(launch: Launch) -> Type[Supervisor]:
     from ..supervision.trials.slot import SlotSupervisor  # few runs have trials
 
     return SlotSupervisor
+
+
+def _announce_end(launch: Launch) -> None:
+    """Let those who wait see when the run ends at the latest."""
+    if launch.max_duration_s is not None:
+        from ..queue import places  # most runs have no limit
+
+        places.announce_end(time.time() + launch.max_duration_s)
 
 
 def _record_gpus(launch: Launch, task_dir: str) -> None:

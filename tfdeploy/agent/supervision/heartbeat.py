@@ -32,7 +32,7 @@ INTERVAL_S = 1.0
 MAX_REQUESTS_PER_S = 50  # of all tasks of a run together
 TIMEOUT_S = 5.0
 PIECE_TIMEOUT_S = 60.0
-QUEUED_INTERVAL_S = 10.0  # of a task that waits in the queue for long
+QUEUED_INTERVAL_S = 20.0  # of a task that waits in the queue for long
 # What the chief's supervisor says to tasks in the queue: wait for your turn, let others pass, go.
 WAIT, ASIDE, GO = "wait", "aside", "go"
 WITHOUT_LISTS: Body = {"known": None}  # a part of a request that needs neither list

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..queue.places import Place
     from .membership import ChiefMembership, OtherMembership
 
-POLL_S = 5.0  # of a task that waits for long
+POLL_S, BEHIND_POLL_S = 5.0, 15.0  # of a task that waits for long: the first one, and others
 BUSY_RETRY_S = 30.0  # for what another program uses: nvidia-smi is slow
 
 
@@ -46,6 +46,7 @@ class Turn:
         self._place_leases: List[int] = []
         self._changed_at = time.monotonic()
         self._retry_at = 0.0
+        self._is_first = False
         self._enter_queue()
 
     def left_s(self) -> float:
@@ -63,7 +64,8 @@ class Turn:
             self._changed_at = time.monotonic()
         if self._membership.turn(self._holds) == GO and self._holds:
             return 0.0
-        return min(POLL_S, 0.05 + (time.monotonic() - self._changed_at) / 10)
+        longest_s = POLL_S if self._is_first else BEHIND_POLL_S
+        return min(longest_s, 0.05 + (time.monotonic() - self._changed_at) / 10)
 
     def leave_queue(self) -> None:
         leases.release(self._place_leases)
@@ -87,10 +89,10 @@ class Turn:
 
     def _take_or_give_back(self) -> None:
         waiting = places.all_places()
-        is_first = not any(places.ahead_of(place, waiting) for place in self._places)
-        if self._holds and not is_first:
+        self._is_first = not any(places.ahead_of(place, waiting) for place in self._places)
+        if self._holds and not self._is_first:
             self._give_back()
-        elif is_first and not self._holds and time.monotonic() >= self._retry_at:
+        elif self._is_first and not self._holds and time.monotonic() >= self._retry_at:
             self._take()
 
     def _take(self) -> None:

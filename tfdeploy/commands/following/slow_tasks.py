@@ -5,7 +5,6 @@ Nothing is said without a figure, and no figure is called a cause.
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import HostError
@@ -42,7 +41,7 @@ def slow_tasks(reports: Iterable[tuple[Placement, TaskReport | None]]) -> list[H
         if report and report.state in (READY, RUNNING) and report.pace
         if report.pace.seconds >= LONG_S
     }
-    slow = dict(_slow_workers(paces))
+    slow = dict(_slow_workers(paces)) if paces else {}
     named = {placement.host for placement in slow}
     first = {p.host: p for p in reversed(paces) if p.host not in named}
     return [
@@ -53,6 +52,8 @@ def slow_tasks(reports: Iterable[tuple[Placement, TaskReport | None]]) -> list[H
 
 
 def _slow_workers(paces: Mapping[Placement, Pace]) -> Iterator[tuple[Placement, list[str]]]:
+    from statistics import median  # loads random and fractions: few status commands need it
+
     rates = {
         placement: pace.steps_per_s
         for placement, pace in paces.items()
@@ -72,6 +73,8 @@ def _slow_workers(paces: Mapping[Placement, Pace]) -> Iterator[tuple[Placement, 
 def _differences(placement: Placement, paces: Mapping[Placement, Pace]) -> Iterator[str]:
     """Yield what is different for a task, with the median of those on other hosts, or, if there is
     only one, of the other tasks: they may have other quotas."""
+    from statistics import median
+
     others = [pace for p, pace in paces.items() if p.host != placement.host]
     others = others or [pace for p, pace in paces.items() if p != placement]
     for name, (least, words, number) in FIGURES.items() if others else ():

@@ -31,7 +31,7 @@ def submit(root):
     worker:0 is the chief."""
     tasks = []
 
-    def start(submitted, *resources, priority=0, reverse=False, orphan_timeout_s=2.0):
+    def start(submitted, *resources, priority=0, reverse=False, orphan_timeout_s=2.0, limit_s=None):
         names = [f"worker:{index}" for index, _ in enumerate(resources)]
         settings = make_heartbeat_settings(
             port=free_port(), secret=os.urandom(8).hex(), tasks=names, needed=names[1:],
@@ -43,6 +43,7 @@ def submit(root):
             SupervisedTask(
                 root, SLEEP, run=run, index=index, heartbeat=settings, port=None, ready=PROCESS,
                 submitted=submitted, priority=priority, gpus=[0], waits_for=[resource],
+                max_duration_s=limit_s,
             )
             for index, resource in (reversed(in_order) if reverse else in_order)
         ]  # fmt: skip
@@ -103,6 +104,16 @@ def test_a_smaller_run_waits_for_a_larger_one_that_came_first(submit, gpus):
     leases.release(held)
     assert have_started(big)
     assert states(small) == ["QUEUED"]
+
+
+def test_who_waits_sees_when_the_run_ends_that_has_the_gpu(submit, gpus):
+    first = submit(1, gpus[0], limit_s=7500.0)
+    assert have_started(first)
+    second = submit(2, gpus[0])
+    reason = report.explain(second[0].launch)
+    assert reason.startswith("GPU 0 is taken by ")
+    assert reason.endswith(", and ends within 2h")
+    assert report.explain(submit(3, gpus[0])[0].launch).endswith(", and ends within 2h")
 
 
 @pytest.mark.parametrize("lost", [0, 1], ids=["chief", "worker"])
