@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 import shlex
 import signal
@@ -347,7 +348,8 @@ def _check_values(name: str, found: Any) -> None:
     if isinstance(found, dict):
         numbers = [found.get(key) for key in ("from", "to")]
         is_range = {*found} <= {"from", "to", "log"} and isinstance(found.get("log", True), bool)
-        if not is_range or not all(type(each) in (int, float) for each in numbers):
+        are_numbers = all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
+        if not (is_range and are_numbers):
             raise ValueError(
                 f"{name}: expected from and to, two numbers, and optionally log = true"
             )
