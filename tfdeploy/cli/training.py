@@ -279,7 +279,7 @@ def run(
         console.print_started(current)
         current, ended = _follow(fleet, current, console, resilient=resilient)
         finished = finish(fleet, current, ended, console)
-    exit_with_end(console, current, finished, json)
+    _exit_with_end(console, current, finished, json)
 
 
 @add_command(TRAIN, "attach", "attach 20260501-101500-3f2a")
@@ -305,7 +305,7 @@ def attach(
         except KeyboardInterrupt:
             exit_from_following(console, attached)
         finished = finish(fleet, attached, ended, console)
-    exit_with_end(console, attached, finished, json)
+    _exit_with_end(console, attached, finished, json)
 
 
 def _follow(
@@ -341,7 +341,7 @@ def finish(
         exit_interrupted(console, current_run, text, COMMANDS_TO_FINISH)
 
 
-def exit_with_end(console: Console, ended_run: Run, finished: FinishedRun, json: bool) -> NoReturn:
+def _exit_with_end(console: Console, ended_run: Run, finished: FinishedRun, json: bool) -> NoReturn:
     """Print how the run ended, and exit with its code, or with 1 if a host gave no answer."""
     from tfdeploy.output.console import print_json
 

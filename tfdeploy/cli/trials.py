@@ -123,7 +123,7 @@ def _run(
     intent: Intent, console: Console, accept_new: bool, wait: str | None, json: bool, *, every: bool
 ) -> None:
     """Start the trials, follow them to their end, and fetch what they reached."""
-    from tfdeploy.cli.training import exit_with_end, finish
+    from tfdeploy.cli.training import finish
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
     from tfdeploy.commands.trials import list_trials
@@ -136,8 +136,12 @@ def _run(
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)
         result = list_trials(fleet, run)
+    console.print_finished(run, finished)
     _print(result, console, json)
-    exit_with_end(console, run, finished, json=False)
+    if finished.failure:
+        console.print_failure(finished.failure)
+    exit_if_failed(finished.errors)
+    raise typer.Exit(finished.exit)
 
 
 def _follow(fleet: Fleet, run: Run, console: Console) -> tuple[Run, RunEnd]:
