@@ -52,7 +52,7 @@ def test_queued_runs_start_in_their_order_without_their_controllers(local):
     holder.ok("start")
     for project in (second, third):
         out = project.ok("start", "--queue")
-        assert f"run {project.runs[-1]} is in the queue of here, which start it" in out
+        assert f"run {project.runs[-1]} is in the queue of here, and starts when" in out
         assert states(project) == {"QUEUED"}
     found = waiting(third)
     assert [run["run"] for run in found] == [second.runs[-1], third.runs[-1]]

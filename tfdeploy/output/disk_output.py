@@ -71,8 +71,9 @@ class DiskOutput(Terminal):
             self.print_text("no run waits" + (" on the hosts that answer" if found.errors else ""))
             return
         self._out.print_table(QUEUE_COLUMNS, rows)
+        self.print_text("")
         for run in found.waiting:
-            self.print_text("", f"{run.run} waits:")
+            self.print_text(f"{run.run} waits:")
             by_reason: dict[str, list[str]] = {}
             for host, reason in run.hosts.items():
                 by_reason.setdefault(reason, []).append(host)

@@ -126,8 +126,12 @@ def seconds_left(holder: Holder) -> Optional[float]:
 
 def first_places() -> Dict[str, Place]:
     """Return the first place in the queue of each resource that somebody waits for."""
-    waiting = [place for place in all_places() if leases.is_held(place.lease)]
-    return {place.resource: place for place in reversed(waiting)}
+    return {place.resource: place for place in reversed(held_places())}
+
+
+def held_places() -> List[Place]:
+    """Return the places that somebody has, first come first."""
+    return [place for place in all_places() if leases.is_held(place.lease)]
 
 
 def awaited_refusal(place: Place, title: str) -> Refusal:
@@ -136,8 +140,8 @@ def awaited_refusal(place: Place, title: str) -> Refusal:
     waiting = holder(place)
     name = waiting.description if waiting else "run {}".format(place.run)
     return Refusal(
-        "{} waits for {}".format(name, title),
-        "--queue waits behind it",
+        "a run in the queue waits for {}: {}".format(title, name),
+        "wait behind it with --queue or --wait 1h",
         held_by=place.run,
         busy=True,
     )

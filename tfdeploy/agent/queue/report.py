@@ -3,6 +3,7 @@ how the user of a run moves it (`move`)."""
 
 from __future__ import annotations
 
+import math
 import signal
 
 from ...shared import TYPE_CHECKING, records
@@ -112,7 +113,7 @@ def _taken(own: List[Place], titles: Dict[str, str]) -> str:
             continue
         title = titles.get(place.resource, leases.title(place.resource))
         left_s = places.seconds_left(holder)
-        ends = "" if left_s is None else ", ends within {}".format(leases.format_age(left_s))
+        ends = "" if left_s is None else ", ends within {}".format(_format_limit(left_s))
         return "{} is taken by {}{}".format(title, _describe(holder), ends)
     return ""
 
@@ -141,6 +142,12 @@ def _gpu_titles() -> Dict[str, str]:
     except Refusal:  # it hangs
         return {}
     return {resource: "GPU {}".format(index) for index, resource in gpus.items()}
+
+
+def _format_limit(seconds: float) -> str:
+    """Return a time that is not shorter, such as `2h 5m`."""
+    hours, minutes = divmod(math.ceil(seconds / 60), 60)
+    return "{}h {}m".format(hours, minutes) if hours else "{}m".format(minutes)
 
 
 def _count_runs(waiting: List[Place]) -> int:

@@ -136,7 +136,7 @@ class GpuState(Message):
     total_bytes: int
     """Its memory."""
     free: bool
-    """Whether a start would take it."""
+    """Whether nobody uses it. A run in the queue may wait for it."""
     users: List[GpuUser]
     """What uses it, as far as this user may see it."""
 
@@ -158,6 +158,8 @@ class HostState(Message):
     """Its GPUs."""
     unseen: List[str]
     """What could not be seen, and why."""
+    waiting: int
+    """The runs of all users that wait in its queue."""
 
 
 class LookAtHost(Request[HostState]):
