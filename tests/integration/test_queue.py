@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,6 +40,12 @@ def states(project: Project) -> set[str]:
     return {task["state"] for task in tasks}
 
 
+def until_next_second() -> None:
+    """Wait: the order of runs that are submitted in the same second is that of their ids."""
+    now = int(time.time())
+    until(lambda: int(time.time()) > now, "the next second")
+
+
 def three(site: Any, *flags: str) -> list[Project]:
     projects = [site.project(*flags) for _ in range(3)]
     share_ports(*projects)
@@ -54,6 +61,7 @@ def test_queued_runs_start_in_their_order_without_their_controllers(local):
         out = project.ok("start", "--queue")
         assert f"run {project.runs[-1]} is in the queue of here, which start it" in out
         assert states(project) == {"QUEUED"}
+        until_next_second()
     found = waiting(third)
     assert [run["run"] for run in found] == [second.runs[-1], third.runs[-1]]
     assert (

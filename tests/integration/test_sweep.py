@@ -63,7 +63,7 @@ def runs_on_hosts(project: Project) -> set[str]:
 
 
 @BY_SSH
-def test_a_grid_is_measured_reported_and_plotted(world):
+def test_a_grid_is_measured_and_reported(world):
     project = make_project(world)
     output = project.ok("sweep", "--ps", "1,2", "--workers", "1,2", "--seconds", "3", *ONE_RUN)
     cells = read_record(project)

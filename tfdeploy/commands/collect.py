@@ -17,6 +17,7 @@ from tfdeploy.hosts.pipeline import RoundPart, run_alone, run_parts
 from tfdeploy.planning.plan import select_placements
 from tfdeploy.results import events_and_logs
 from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint, fetch_checkpoints
+from tfdeploy.results.merged import merge_outputs
 from tfdeploy.results.outputs import Outputs, fetch_outputs
 from tfdeploy.results.run_folder import disk_errors, exclusive
 
@@ -115,6 +116,7 @@ def collect_reachable(
 
     with exclusive(run):
         outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
+        unmerged = merge_outputs(run)
     fetched = {h: result for h, result in outcomes.items() if not isinstance(result, TfdeployError)}
     checkpoints = fetched[chief.host].checkpoints if chief.host in fetched else None
     return replace(
@@ -122,7 +124,7 @@ def collect_reachable(
         events=sum(results.events for results in fetched.values()),
         logs=sum(results.logs for results in fetched.values()),
         outputs=sum((results.outputs for results in fetched.values()), Outputs()),
-        errors=tuple(errors_of(outcomes)),
+        errors=(*errors_of(outcomes), *unmerged),
         chief_answered=checkpoints is not None or not of_chief,
         flags=run.flags,
         of_chief=of_chief and not has_trials,

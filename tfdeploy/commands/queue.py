@@ -54,8 +54,9 @@ def list_queue(fleet: Fleet) -> QueueResult:
     for host, found in outcomes.items():
         for task in found.tasks if isinstance(found, HostQueue) else ():
             tasks.setdefault(task.run, []).append((host, task))
-    runs = sorted(map(_together, tasks.values()), key=lambda run: (-run.priority, -run.age_s))
-    return QueueResult(tuple(runs), tuple(errors_of(outcomes)))
+    runs = map(_together, tasks.values())
+    in_order = sorted(runs, key=lambda run: (-run.priority, -run.age_s, run.run))
+    return QueueResult(tuple(in_order), tuple(errors_of(outcomes)))
 
 
 def move(fleet: Fleet, run: Run, priority: int) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Outputs,
         Params,
         Place,
+        Places,
         PlainWord,
         Points,
         Port,
@@ -206,6 +207,7 @@ class Training(Table):
     keep_checkpoints: Annotated[Count, Field(ge=1)] = 5
     outputs: Outputs = ("*",)
     outputs_limit_mb: Annotated[int, Field(ge=0)] = 1024
+    outputs_merge: Places = ()
     checkpoints_on_chief: bool = True
     save_on_stop: bool = False
     replicas: Annotated[Count, Field(le=8)] = 0

@@ -120,7 +120,7 @@ class PlannedTask:
     files: Mapping[str, str]
     """The files that are written into its directory, by path."""
     ready: str
-    """What makes it READY: `server`, `port` or `process`."""
+    """What makes it READY: `server`, `port`, `process` or `rendezvous`."""
 
 
 @dataclass(frozen=True, kw_only=True)

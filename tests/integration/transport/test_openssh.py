@@ -185,7 +185,7 @@ def test_a_proxy_command_and_a_certificate(site, authority):
     site.works()
 
 
-def test_exec_and_forward_use_the_master(site):
+def test_exec_uses_the_master(site):
     """A second login is not possible: the key is gone."""
     site.sshd()
     key = site.folder / "key"

@@ -48,7 +48,8 @@ def list_queue() -> HostQueue:
     for place in waiting:
         by_task.setdefault("{0.run} {0.task}".format(place), []).append(place)
     titles = _all_titles(waiting)
-    found = (_waiting(own, waiting, titles) for own in by_task.values())
+    now = time.time()  # one for all: tasks that came in the same second have the same age
+    found = (_waiting(own, waiting, titles, now) for own in by_task.values())
     return HostQueue([task for task in found if task])
 
 
@@ -67,7 +68,7 @@ def move(project: str, run: str, task: str, priority: int) -> Done:
 
 
 def _waiting(
-    own: List[Place], waiting: List[Place], titles: Dict[str, str]
+    own: List[Place], waiting: List[Place], titles: Dict[str, str], now: float
 ) -> Optional[WaitingTask]:
     """Return a task that waits; None if it has just ended."""
     who = places.holder(own[0])
@@ -79,7 +80,7 @@ def _waiting(
         task=own[0].task,
         user=who.user,
         priority=own[0].priority,
-        age_s=max(0.0, time.time() - own[0].submitted),
+        age_s=max(0.0, now - own[0].submitted),
         waits_for=[titles[place.resource] for place in own],
         reason=_reason(own, waiting, titles),
     )
