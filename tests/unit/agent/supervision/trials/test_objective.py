@@ -89,7 +89,7 @@ def test_the_scalars_that_were_found_are_named(trial):
 
 
 def test_a_version_in_the_log_is_no_number(trial):
-    trial.with_suffix(".log").write_text("TensorFlow version: 2.21.0\nstep 1 loss: 0.5.\nend=1...\n")
+    trial.with_suffix(".log").write_text("TensorFlow version: 2.21.0\nstep 1 loss: 0.5.\nx=1...\n")
     assert objective(trial, "loss", "min").points == [(1, 0.5)]
 
 
