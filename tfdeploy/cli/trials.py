@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -30,11 +29,11 @@ from tfdeploy.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from tfdeploy.commands.following.run_follow import RunEnd
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
@@ -78,53 +77,46 @@ def trials(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Run a training with many parameters, one in each slot of the hosts, or show their table."""
+    from tfdeploy.api import opening
+    from tfdeploy.commands.trials import plan_trials
     from tfdeploy.output.console import Console
 
     console = Console(for_json=json, is_quiet=quiet)
-    values = {"params": param, "random": random, "repeat": repeat, "objective": objective}
+    values = {"params": param, "random": random, "repeat": repeat, "objective": objective,
+              "stop_bad": stop_bad}  # fmt: skip
     given = {key: value for key, value in values.items() if value}
-    if stop_bad:
-        given["stop_bad"] = True
-    if not (given or start or dry_run or words):
-        _show(hosts, run_id, console, json)
-        return
-    if run_id:
-        raise typer.BadParameter("--run shows a run that was started: leave out the other options")
-    intent = _intent(hosts, given, words, env, name)
-    if dry_run:
-        console.print_plan(intent)
-        return
-    _run(intent, console, accept_new_host_keys, wait, json, every=keep == "all")
+    if given or start or dry_run or words:
+        if run_id:
+            raise typer.BadParameter("--run shows a run: leave out what starts another one")
+        intent = opening.plan(plan_trials(load_inventory(hosts), given), words or (), env or (),
+                              name=name or "")  # fmt: skip
+        if dry_run:
+            console.print_plan(intent)
+        else:
+            _run(intent, console, accept_new_host_keys, wait, json, every=keep == "all")
+    elif env or name or wait or keep == "all":
+        raise typer.BadParameter("add --param or --start: nothing else starts trials")
+    else:
+        _show(find_run(hosts, run_id), console, json)
 
 
-def _show(hosts: Path, run_id: str | None, console: Console, json: bool) -> None:
+def _show(run: Run, console: Console, json: bool) -> None:
     from tfdeploy.commands.trials import list_trials, require_trials
-    from tfdeploy.output.console import print_json
 
-    run = find_run(hosts, run_id)
     require_trials(run)
     with open_fleet(run) as fleet:
         result = list_trials(fleet, run)
+    _print(result, console, json)
+    exit_if_failed(result.errors)
+
+
+def _print(result: TrialsResult, console: Console, json: bool) -> None:
+    from tfdeploy.output.console import print_json
+
     if json:
         print_json(result)
     else:
         console.print_trials(result)
-    exit_if_failed(result.errors)
-
-
-def _intent(
-    hosts: Path,
-    given: dict[str, Any],
-    words: Sequence[str] | None,
-    env: Sequence[str] | None,
-    name: str | None,
-) -> Intent:
-    """Plan the trials that hosts.toml and the command line describe."""
-    from tfdeploy.api import opening
-    from tfdeploy.commands.trials import plan_trials
-
-    with_points = plan_trials(load_inventory(hosts), given)
-    return opening.plan(with_points, words or (), env or (), name=name or "")
 
 
 def _run(
@@ -136,7 +128,6 @@ def _run(
     from tfdeploy.commands import start as command
     from tfdeploy.commands.trials import list_trials
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import print_json
 
     queue, watcher = parse_queue(wait), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new) as fleet:
@@ -146,11 +137,9 @@ def _run(
         finished = finish(fleet, run, ended, console, every=every)
         result = list_trials(fleet, run)
     console.print_finished(run, finished)
-    console.print_trials(result)
+    _print(result, console, json)
     if finished.failure:
         console.print_failure(finished.failure)
-    if json:
-        print_json(result)
     exit_if_failed(finished.errors)
     raise typer.Exit(finished.exit)
 
@@ -162,37 +151,37 @@ def _follow(fleet: Fleet, run: Run, console: Console) -> tuple[Run, RunEnd]:
         from tfdeploy.commands.following.run_follow import Watcher
         from tfdeploy.commands.run import follow_to_end
 
-        is_live = sys.stdout.isatty()
-        on_report = (lambda host, report: None) if is_live else console.print_report
-        watcher = Watcher(
-            on_report, on_lost=console.print_host_lost, on_back=console.print_host_back
-        )
-        with _live_table(fleet, run, console):
+        with _live_table(fleet, run, console) as is_live:
+            on_report = (lambda host, report: None) if is_live else console.print_report
+            watcher = Watcher(
+                on_report, on_lost=console.print_host_lost, on_back=console.print_host_back
+            )
             return follow_to_end(fleet, run, watcher, 0)
     except KeyboardInterrupt:
         exit_from_following(console, run)
 
 
 @contextmanager
-def _live_table(fleet: Fleet, run: Run, console: Console) -> Iterator[None]:
+def _live_table(fleet: Fleet, run: Run, console: Console) -> Iterator[bool]:
+    """Show the table in a thread; yield whether it is shown, on a terminal."""
     from tfdeploy.commands.trials import list_trials
     from tfdeploy.errors import TfdeployError
 
     closed = threading.Event()
 
+    def refresh(show: Callable[[TrialsResult], None]) -> None:
+        while not closed.wait(REFRESH_S):
+            with suppress(TfdeployError):  # hosts that do not answer
+                show(list_trials(fleet, run))
+
     with console.trials_progress() as show:
-
-        def refresh() -> None:
-            while not closed.wait(REFRESH_S):
-                with suppress(TfdeployError):  # hosts that do not answer
-                    show(list_trials(fleet, run))
-
-        thread = threading.Thread(target=refresh, daemon=True)
-        if sys.stdout.isatty():
-            thread.start()
+        if not show:
+            yield False
+            return
+        thread = threading.Thread(target=refresh, args=(show,), daemon=True)
+        thread.start()
         try:
-            yield
+            yield True
         finally:
             closed.set()
-            if thread.is_alive():
-                thread.join(REFRESH_S)
+            thread.join(REFRESH_S)

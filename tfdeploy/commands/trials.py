@@ -12,10 +12,10 @@ from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.own_folder import read_file
 from tfdeploy.shared.protocol.reports import ListTrials
-from tfdeploy.shared.trials import BAD, RUNNING, SUCCEEDED, WAITING, newest, parse_lines
+from tfdeploy.shared.trials import BAD, FAILED, SUCCEEDED, WAITING, newest, parse_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
@@ -132,7 +132,8 @@ def list_trials(fleet: Fleet, run: Run) -> TrialsResult:
     hosts_of = {str(p.task): p.host for p in run.plan.placements}
     points = run.inventory.trials.points
     trials = [_trial(n, point, records.get(n), hosts_of) for n, point in enumerate(points)]
-    return TrialsResult(run, tuple(sorted(trials, key=_order(run))), tuple(errors_of(outcomes)))
+    trials.sort(key=lambda trial: _rank(trial, run.inventory.trials.goal[1]))
+    return TrialsResult(run, tuple(trials), tuple(errors_of(outcomes)))
 
 
 def _collected(run: Run) -> Iterator[TrialRecord]:
@@ -161,13 +162,8 @@ def _trial(
     )
 
 
-def _order(run: Run) -> Callable[[Trial], tuple[bool, float, int, int]]:
-    sign = -1.0 if run.inventory.trials.goal[1] == "max" else 1.0
-    states = (SUCCEEDED, BAD, RUNNING, WAITING)
-
-    def rank(trial: Trial) -> tuple[bool, float, int, int]:
-        state = states.index(trial.state) if trial.state in states else len(states)
-        value = 0.0 if trial.value is None else sign * trial.value
-        return trial.value is None, value, state, trial.number
-
-    return rank
+def _rank(trial: Trial, mode: str) -> tuple[bool, bool, float, bool, int]:
+    value = trial.value or 0.0
+    is_waiting = trial.state == WAITING
+    better = -value if mode == "max" else value
+    return trial.state == FAILED, trial.value is None, better, is_waiting, trial.number

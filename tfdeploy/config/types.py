@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 import shlex
 import signal
@@ -347,7 +348,7 @@ def _check_values(name: str, found: Any) -> None:
     if isinstance(found, dict):
         numbers = [found.get(key) for key in ("from", "to")]
         is_range = {*found} <= {"from", "to", "log"} and isinstance(found.get("log", True), bool)
-        if not is_range or not all(type(each) in (int, float) for each in numbers):
+        if not is_range or not all(map(_is_finite, numbers)):
             raise ValueError(
                 f"{name}: expected from and to, two numbers, and optionally log = true"
             )
@@ -355,6 +356,10 @@ def _check_values(name: str, found: Any) -> None:
             raise ValueError(f"{name}: expected from < to, and from > 0 with log = true")
     elif not found or not isinstance(found, list) or any(map(_is_no_value, found)):
         raise ValueError(f"{name}: expected a list of numbers, texts, true and false, or a range")
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 def _is_no_value(value: Any) -> bool:

@@ -15,6 +15,7 @@ from tfdeploy.formatting.humanize import (
     format_size,
     shorten_names,
 )
+from tfdeploy.output.stream import table_text
 from tfdeploy.output.terminal import STATE_STYLES, Terminal
 from tfdeploy.shared.trials import BAD, FAILED, INTERRUPTED, LOST, RUNNING, SUCCEEDED, WAITING
 
@@ -76,12 +77,11 @@ class ExperimentOutput(Terminal):
         self._out.print_table(_trial_columns(result), _trial_rows(result))
         self.print_text("", _trial_summary(result))
 
-    def trials_progress(self) -> AbstractContextManager[Callable[[TrialsResult], None]]:
-        """Return a context that shows on a terminal how the trials go on, and a function that takes
-        it."""
-        if self._out.is_terminal and not self.is_quiet:
-            return _live_trials(self._out.rich)
-        return nullcontext(lambda result: None)
+    def trials_progress(self) -> AbstractContextManager[Callable[[TrialsResult], None] | None]:
+        """Return a context that shows on a terminal how the trials go on: a function that takes it,
+        or None elsewhere."""
+        is_live = self._out.is_terminal and not self.is_quiet
+        return _live_trials(self._out.rich) if is_live else nullcontext()
 
     def print_comparison(self, comparison: Comparison) -> None:
         """Print a row for each run, with those of its words that differ; STEPS and SECONDS are
@@ -235,14 +235,15 @@ def _point_text(point: TargetPoint | None) -> str:
 
 def _trial_columns(result: TrialsResult) -> tuple[str, ...]:
     parameters = result.trials[0].parameters if result.trials else ()
-    objective = result.objective.rpartition(":")[0] if result.objective else ""
+    objective, _ = result.run.inventory.trials.goal
     values = (objective, "AT STEP") if objective else ()
-    return ("TRIAL", *parameters, *values, "TIME", "STATE", "HOST", "REASON")
+    reason = ("REASON",) if any(map(_trial_reason, result.trials)) else ()
+    return ("TRIAL", *parameters, *values, "TIME", "STATE", "HOST", *reason)
 
 
 def _trial_rows(result: TrialsResult) -> Iterator[dict[str, Cell]]:
     """Yield the cells of each trial, by column."""
-    objective = result.objective.rpartition(":")[0] if result.objective else ""
+    objective, _ = result.run.inventory.trials.goal
     for trial in result.trials:
         yield {
             **trial.parameters,
@@ -257,7 +258,8 @@ def _trial_rows(result: TrialsResult) -> Iterator[dict[str, Cell]]:
 
 
 def _trial_reason(trial: Trial) -> str:
-    return f"attempt {trial.attempts}: {trial.reason}" if trial.attempts > 1 else trial.reason
+    attempt = f"attempt {trial.attempts}" if trial.attempts > 1 else ""
+    return ": ".join(filter(None, (attempt, trial.reason)))
 
 
 def _trial_summary(result: TrialsResult) -> str:
@@ -266,7 +268,7 @@ def _trial_summary(result: TrialsResult) -> str:
     states = ", ".join(
         f"{counts[state]} {name}" for state, name in TRIAL_STATES.items() if counts[state]
     )
-    trials = f"{len(result.trials):,} trial{'' if len(result.trials) == 1 else 's'}: {states}"
+    trials = f"{format_count(len(result.trials), 'trial')}: {states}"
     best = next((trial for trial in result.trials if trial.number == result.best), None)
     if best is None or best.value is None:
         return trials
@@ -277,23 +279,14 @@ def _trial_summary(result: TrialsResult) -> str:
 @contextmanager
 def _live_trials(console: Console) -> Iterator[Callable[[TrialsResult], None]]:
     """Yield a function that replaces what is shown: the best trials, and how many there are."""
+    from rich.console import Group
     from rich.live import Live
-    from rich.table import Table
     from rich.text import Text
 
     def draw(result: TrialsResult) -> None:
-        drawn = Table(box=None, pad_edge=False, header_style="bold")
-        names = _trial_columns(result)
-        for column in names:
-            drawn.add_column(Text(column), no_wrap=True)
-        for row in list(_trial_rows(result))[:MAX_LIVE_TRIALS]:
-            drawn.add_row(*(_text(row.get(name, "")) for name in names))
-        drawn.caption, drawn.caption_justify = Text(escape_line(_trial_summary(result))), "left"
-        view.update(drawn, refresh=True)
-
-    def _text(cell: Cell) -> Text:
-        text, style = (cell, "") if isinstance(cell, str) else cell
-        return Text(escape_line(text), style)
+        table = table_text(_trial_columns(result), list(_trial_rows(result))[:MAX_LIVE_TRIALS])
+        table.no_wrap, table.overflow = True, "ellipsis"
+        view.update(Group(table, Text(escape_line(_trial_summary(result)))), refresh=True)
 
     with Live(console=console, transient=True, auto_refresh=False) as view:
         yield draw

@@ -139,6 +139,8 @@ class ResultsOutput(Terminal):
 
 def resume_source(resumed: ResumeResult) -> str:
     """Return what the chief's script finds when it starts again."""
+    if resumed.run.inventory.trials.points:
+        return "what its hosts have recorded of its trials"
     source, files = resumed.source, resumed.files
     found = [f"{source.name} on {source.host or 'the controller'}"] if source else []
     if files:

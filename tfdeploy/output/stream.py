@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from rich.console import Console as RichConsole
+    from rich.text import Text
 
     Cell = str | tuple[str, str]  # a text, or a text and its style in Rich's words
 
@@ -83,14 +84,11 @@ class TextStream:
         It has its own width, whatever the terminal's: a cut name can't be copied. Control
         characters are written out, as in `print`.
         """
-        cells = [[_escaped(row.get(name, "")) for name in columns] for row in rows]
-        lines = list(_aligned([[(name, "bold") for name in columns], *cells]))
         if self._is_plain:
+            lines = _table_lines(columns, rows)
             self.write("".join(f"{''.join(map(_text, line))}\n" for line in lines))
-            return
-        from rich.text import Text
-
-        self.rich.print(Text("\n").join(Text.assemble(*line) for line in lines))
+        else:
+            self.rich.print(table_text(columns, rows))
 
     def status(self, text: str) -> AbstractContextManager[object]:
         """Return a context that shows `text` beside a spinner on a terminal."""
@@ -115,6 +113,21 @@ class TextStream:
         file: TextIO | None = sys.stderr if self._stderr else sys.stdout
         # While Rich redraws the other stream, which is a terminal, it replaces this one.
         return getattr(file, "rich_proxied_file", file)
+
+
+def table_text(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Text:
+    """Return the table that `print_table` prints on a terminal."""
+    from rich.text import Text
+
+    lines = _table_lines(columns, rows)
+    return Text("\n").join(Text.assemble(*line) for line in lines)
+
+
+def _table_lines(
+    columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]
+) -> Iterator[list[Cell]]:
+    cells = [[_escaped(row.get(name, "")) for name in columns] for row in rows]
+    return _aligned([[(name, "bold") for name in columns], *cells])
 
 
 @contextmanager

@@ -192,7 +192,7 @@ def values_of(
         "name": names.name or names.run,
     }
     params = trials.fields(inventory.trials)
-    for name in params.keys() & values:
+    for name in inventory.trials.params.keys() & {*values, trials.REPEAT} if params else ():
         raise PlanError(
             f"trials.params: {name} is the name of a {{field}} of commands",
             "give the option another name",

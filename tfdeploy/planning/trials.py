@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_TRIALS = 10_000
 REPEAT = "repeat"  # the parameter that numbers the repetitions of a combination
-RANGE = re.compile(r"([-+.\deE]+)\.\.([-+.\deE]+)(:log)?")
+RANGE = re.compile(r"([-+]?\.?\d[-+.\deE]*?)\.\.(.*?)(:log)?")
 
 
 def parse_params(texts: Sequence[str]) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def parse_params(texts: Sequence[str]) -> dict[str, Any]:
     params: dict[str, Any] = {}
     for text in texts:
         name, equals, values = text.partition("=")
-        if not equals or not name or not values:
+        if not equals or not name or "" in values.split(","):
             raise PlanError(
                 f'--param: found "{text}"; expected NAME=VALUE,VALUE… or NAME=FROM..TO[:log]'
             )
@@ -99,7 +99,7 @@ def _points(trials: Trials) -> Iterator[dict[str, str]]:
 def _grid(params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for name, values in params.items():
         if isinstance(values, dict):
-            raise PlanError(f"{name} is a range, of which no list follows", "--random 20 draws 20")
+            raise PlanError(f"{name} is a range: expected --random N", "--random 20 draws 20")
     if math.prod(map(len, params.values())) > MAX_TRIALS:
         raise PlanError(
             f"the lists have more than {MAX_TRIALS:,} combinations", "--random 100 draws 100"

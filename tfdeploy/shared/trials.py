@@ -91,6 +91,11 @@ def parse_lines(data: bytes) -> Iterator[TrialRecord]:
             continue
 
 
+def shorten(lines: List[bytes]) -> List[bytes]:
+    """Return the newest line of each trial, of a file that is too long."""
+    return [to_line(each) for each in newest(parse_lines(b"".join(lines))).values()]
+
+
 def newest(records: Iterable[TrialRecord]) -> Dict[int, TrialRecord]:
     """Return the newest record of each trial, by number. An attempt that succeeded in time counts
     more than what others recorded of it."""
@@ -103,4 +108,5 @@ def newest(records: Iterable[TrialRecord]) -> Dict[int, TrialRecord]:
 
 
 def _age(record: TrialRecord) -> Any:
-    return record.attempt, RANKS.get(record.state, len(RANKS))
+    # The chief's supervisor hears of values that the slot itself records at the end.
+    return record.attempt, RANKS.get(record.state, len(RANKS)), len(record.rungs)

@@ -131,3 +131,23 @@ def test_the_record_of_a_run_plans_the_same_trials():
     inventory = plan_trials(make_inventory(CPUS), {"params": ["lr=1e-4..1:log"], "random": 3})
     read = type(inventory).from_record(inventory.to_record(), inventory.file)
     assert read.trials.points == inventory.trials.points
+
+
+@pytest.mark.parametrize("text", ["lr=1..x", "lr=1e-4..0.1:lg", "lr=1..", "lr=1..2,3", "lr=1..inf"])
+def test_a_mistyped_range_is_no_text(text):
+    with pytest.raises((PlanError, InventoryError), match="two numbers"):
+        points(text, random=3)
+
+
+def test_a_text_may_have_dots():
+    assert points("data=../a,b..c")[0] == {"data": "../a"}
+
+
+def test_a_value_is_missing_between_two_commas():
+    with pytest.raises(PlanError, match="NAME=VALUE,VALUE"):
+        points("lr=0.1,,0.2")
+
+
+def test_no_parameter_has_the_name_of_the_repetition():
+    with pytest.raises(PlanError, match="repeat"):
+        launches(CPUS, "repeat=1,2")

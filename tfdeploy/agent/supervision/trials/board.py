@@ -28,6 +28,7 @@ from ....shared.trials import (
     TrialOrder,
     TrialRecord,
     newest,
+    shorten,
     to_line,
 )
 from ... import paths
@@ -35,7 +36,7 @@ from ...reports.trials import list_trials
 from .halving import Halving
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, Set
+    from typing import Dict, Iterable, List, Optional, Set, Tuple
 
     from ....shared.records import Launch
 
@@ -54,7 +55,7 @@ class Journal:
     def add(self, record: TrialRecord) -> None:
         """Append a record. A disk that is full, or fails, costs records, and no trial."""
         try:
-            append_line(self._path, to_line(record), MAX_JOURNAL_BYTES, lambda lines: lines[-1000:])
+            append_line(self._path, to_line(record), MAX_JOURNAL_BYTES, shorten)
         except OSError:
             pass
 
@@ -83,7 +84,7 @@ class Board:
         self._records: Dict[int, TrialRecord] = {}
         self._failures: Dict[int, Set[int]] = {}
         self._assigned: Dict[str, TrialRecord] = {}
-        self._recorded_at: Dict[int, float] = {}
+        self._recorded: Dict[int, Tuple[Optional[float], float]] = {}  # the value, and when
         self._waiting = set(range(len(launch.trials.points)))
         self._full: Set[str] = set()
         self._kind, self._same, self._has_good = "", 0, False
@@ -112,13 +113,12 @@ class Board:
             return self._next(slot)
 
     def _continue(self, slot: str, trial: TrialRecord) -> TrialOrder:
-        last = self._assigned[slot]
-        trial = replace(trial, at=last.at, slot=slot)  # by this host's clock
+        trial = replace(trial, at=self._assigned[slot].at, slot=slot)  # by this host's clock
         self._assigned[slot] = self._records[trial.trial] = trial
+        value, at = self._recorded.get(trial.trial, (None, -RECORD_EVERY_S))
         now = time.monotonic()
-        is_due = now > self._recorded_at.get(trial.trial, 0.0) + RECORD_EVERY_S
-        if trial.value != last.value and is_due:
-            self._recorded_at[trial.trial] = now
+        if trial.value != value and now > at + RECORD_EVERY_S:
+            self._recorded[trial.trial] = trial.value, now
             self._journal.add(trial)
         return TrialOrder(trial.trial, trial.attempt, stop=self._halving.judge(trial))
 
@@ -132,6 +132,7 @@ class Board:
         if number is None:
             return TrialOrder(IDLE)
         self._waiting.remove(number)
+        self._recorded.pop(number, None)
         last = self._records.get(number)
         attempt = last.attempt + 1 if last else 1
         self._assigned[slot] = trial = TrialRecord(number, attempt, RUNNING, slot, at=time.time())
@@ -166,7 +167,8 @@ class Board:
             if slot != self._chief and silent_s > self._settings.lost_after_s:
                 del self._assigned[slot]
                 reason = "no message from {} for {:.0f} s".format(slot, silent_s)
-                self._end(replace(trial, state=LOST, reason=reason, slot=slot))
+                seconds = round(time.time() - trial.at, 3)
+                self._end(replace(trial, state=LOST, reason=reason, seconds=seconds))
 
     def _end(self, trial: TrialRecord) -> None:
         trial = replace(trial, at=time.time(), reason=trial.reason[:MAX_REASON])
@@ -207,7 +209,7 @@ class Board:
                 self._has_good = self._has_good or self._is_good(trial)
 
     def _is_good(self, trial: TrialRecord) -> bool:
-        has_value = trial.value is not None or not self._settings.objective
+        has_value = bool(trial.rungs) or not self._settings.objective  # a number, or NaN
         return trial.state == BAD or (trial.state == SUCCEEDED and has_value)
 
     def _count(self, trial: TrialRecord) -> None:
@@ -232,4 +234,4 @@ class Board:
         if any(each.state != FAILED for each in records):
             return ""
         last = max(records, key=lambda each: each.at)
-        return "all {} trials failed, the last one: {}".format(len(records), last.reason)
+        return "no trial succeeded; the last one: {}".format(last.reason)

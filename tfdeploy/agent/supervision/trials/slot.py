@@ -235,7 +235,7 @@ def _end(reason: str) -> Order:
 
 
 def _describe_failure(code: int, tail: bytes) -> str:
-    """Return the exit code and the exception, or else the last line."""
-    lines = restart.last_traceback(tail) or tail.decode(errors="replace").strip()
-    last = lines.rpartition("\n")[2].strip()
+    """Return the exit code and the exception, or else the last line, which no signal explains."""
+    printed = "" if code < 0 else tail.decode(errors="replace").strip()
+    last = (restart.last_traceback(tail) or printed).rpartition("\n")[2].strip()
     return ": ".join(filter(None, (describe_exit(code), last)))

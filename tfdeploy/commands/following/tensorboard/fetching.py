@@ -1,7 +1,8 @@
 """Fetch the events of one run in a thread, as its tasks write them, into copies that only grow, as
 TensorBoard reads them.
 
-runs/<run>/tensorboard/<task>/…    as below the task's checkpoint directory, or its own directory
+runs/<run>/tensorboard/<task>/…    as below the task's checkpoint directory, or its own directory;
+runs/<run>/tensorboard/trials/…    of all slots, because any of them may have run a trial
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.reports import RunEvent
     from tfdeploy.shared.records import TaskReport
 
-FOLDER = "tensorboard"
+FOLDER, TRIALS = "tensorboard", "trials"
 FREE_BYTES = 256 << 20  # that stay free on the controller's disk
 LOCK = ".tensorboard"
 LOCK_RETRY_S = 2.0
@@ -233,7 +234,10 @@ class EventCopies:
         """Take the tasks of the run's newest plan; those of its earlier ones stay."""
         self._run = run
         self._placements = {str(p.task): p for p in run.plan.placements}
-        self._tasks |= {task: p.task.file_name for task, p in self._placements.items()}
+        self._tasks |= {
+            task: "" if run.inventory.trials.points else p.task.file_name
+            for task, p in self._placements.items()
+        }
 
     @property
     def folder(self) -> Path:
@@ -246,8 +250,9 @@ class EventCopies:
         self._take_collected()
 
     def counts(self) -> dict[str, tuple[int, int]]:
-        """Return the number of files and bytes of each task that has any."""
-        files = {task: _event_files(self._own / name) for task, name in self._tasks.items()}
+        """Return the number of files and bytes of each task that has any; of trials together."""
+        folders = {task if name else TRIALS: name for task, name in self._tasks.items()}
+        files = {task: _event_files(self._below(name)) for task, name in folders.items()}
         return {task: (len(own), sum(own.values())) for task, own in files.items() if own}
 
     def update(self, agent: Agent, event: RunEvent) -> None:
@@ -266,14 +271,17 @@ class EventCopies:
             self._fetch(agent, task, partial(every, placement=self._placements[task]))
 
     def _fetch(self, agent: Agent, task: str, fetch: Callable[..., Steps[Any]]) -> None:
-        name = self._tasks[task]
+        dest = self._below(self._tasks[task])
 
         def into_copies(pipeline: Pipeline) -> Steps[Any]:
-            return fetch(pipeline, dest=self._own / name)
+            return fetch(pipeline, dest=dest)
 
         with disk_errors(agent):
             self._check_disk(agent.host)
             run_parts(agent, [RoundPart(into_copies)])
+
+    def _below(self, name: str) -> OwnFolder:
+        return self._own / name if name else self._own
 
     def _check_disk(self, host: str) -> None:
         self._own.make()
@@ -288,11 +296,11 @@ class EventCopies:
     def _take_collected(self) -> None:
         """Copy the chief's and the evaluators' files that `collect` fetched, if more of them."""
         collected = self._run.open() / "events"
-        chief = self._run.plan.chief.task.file_name
+        chief = self._tasks[str(self._run.plan.chief.task)]
         evaluators = {name for name in self._tasks.values() if name.startswith("evaluator-")}
         for source, size in _event_files(collected).items():
             of_evaluator = source.partition("/")[0] in evaluators
-            copy = source if of_evaluator else f"{chief}/{source}"
+            copy = source if of_evaluator or not chief else f"{chief}/{source}"
             if size > self._own.size(copy):
                 self._own.write(copy, collected.head(source, size))
 

@@ -109,6 +109,7 @@ def test_a_trial_of_a_lost_slot_goes_to_another_one_after_a_time(clock):
     order = slots.ask("worker:0")
     assert (order.trial, order.attempt) == (0, 2)
     assert slots.state(0) == [RUNNING, LOST, RUNNING]
+    assert next(r for r in slots.journal.records if r.state == LOST).seconds == 121.0
 
 
 def test_a_slot_that_returns_does_not_have_its_trial_any_more(clock):
@@ -131,7 +132,7 @@ def test_only_a_trial_that_was_killed_is_tried_again(clock, exit_code, state, at
     for _ in range(attempts):
         order = slots.end("worker:0", state, exit=exit_code, reason="its end")
     assert order.trial == OVER
-    assert order.failure == "all 1 trials failed, the last one: its end"
+    assert order.failure == "no trial succeeded; the last one: its end"
     assert slots.state(0).count(RUNNING) == attempts
 
 
@@ -171,7 +172,7 @@ def test_failures_of_other_ways_do_not_stop_the_rest(clock):
     for number in range(29):
         error = "ValueError" if number % 2 else "KeyError"
         slots.end("worker:0", FAILED, exit=1, reason=f"exit 1: {error}: x")
-    assert slots.end("worker:0", FAILED, exit=1).failure.startswith("all 30 trials failed")
+    assert slots.end("worker:0", FAILED, exit=1).failure.startswith("no trial succeeded")
 
 
 def test_an_objective_that_nobody_writes_stops_the_rest_after_the_first_trials(clock):
@@ -187,8 +188,26 @@ def test_an_objective_that_nobody_writes_stops_the_rest_after_the_first_trials(c
 def test_an_objective_that_one_trial_did_not_write_stops_nothing(clock):
     slots = Slots(30, objective="val_acc")
     slots.ask("worker:0")
-    assert slots.end("worker:0", value=0.5).trial == 1
+    assert slots.end("worker:0", value=0.5, rungs=[0.5]).trial == 1
     assert slots.end("worker:0", reason="its val_acc is no number").trial == 2
+
+
+def test_a_first_trial_without_a_number_stops_nothing(clock):
+    """It has written the objective: only its parameters are bad."""
+    slots = Slots(3, objective="val_acc")
+    slots.ask("worker:0")
+    order = slots.end("worker:0", rungs=[None, None], reason="its val_acc is no number")
+    assert (order.trial, slots.ask("worker:1").trial) == (1, 2)
+
+
+def test_a_value_is_recorded_even_if_no_other_one_follows(clock):
+    slots = Slots(1)
+    slots.ask("worker:1")
+    for value, later_s in ((0.1, 0.0), (0.2, 0.0), (0.2, boards.RECORD_EVERY_S + 1)):
+        clock.now += later_s
+        slots.has["worker:1"] = replace(slots.has["worker:1"], value=value)
+        slots.ask("worker:1")
+    assert [each.value for each in slots.journal.records] == [None, 0.1, 0.2]
 
 
 def test_a_resumed_run_continues_with_what_was_recorded(clock):

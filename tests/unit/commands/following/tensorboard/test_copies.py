@@ -52,6 +52,20 @@ def test_what_collect_has_fetched_is_taken_over_if_it_is_more(run, copies):
     assert (copies.folder / "worker-0" / NAME).read_bytes() == version() + scalar(1, 1.0)
 
 
+def test_a_trial_is_shown_once_although_its_slot_and_collect_have_its_events(tmp_path, fetched):
+    top = "[trials]\npoints = [{lr = '0.1'}, {lr = '0.2'}]\n"
+    run = make_run(tmp_path, hosts=HOSTS, top=top)
+    copies, path = EventCopies(run), f"trials/1/{NAME}"
+    collected = run.folder / "events" / path
+    collected.parent.mkdir(parents=True)
+    collected.write_bytes(version() + scalar(1, 1.0))
+    copies.prepare()
+    copies.update(NEW, NewEvents({"work": {path: 1}}, "worker:1"))
+    (call,) = fetched
+    assert (call["dest"].path / path).read_bytes() == collected.read_bytes()
+    assert copies.counts() == {"trials": (1, collected.stat().st_size)}
+
+
 def test_links_among_the_copies_are_deleted(copies, tmp_path):
     folder = copies.folder / "worker-0"
     folder.mkdir(parents=True)

@@ -1,0 +1,61 @@
+"""The table of trials: which one is best, and what of each is fetched."""
+
+from __future__ import annotations
+
+import pytest
+from support.builders import make_run
+
+from tfdeploy.commands.trials import TrialsResult, list_trials
+from tfdeploy.output.console import Console
+from tfdeploy.shared.trials import BAD, FAILED, RUNNING, SUCCEEDED, TrialRecord, to_line
+
+POINTS = "".join(f"{{lr = '{n}'}}, " for n in range(4))
+
+
+class Offline:
+    def outcomes(self, hosts, act):
+        return {}
+
+
+@pytest.fixture
+def result(tmp_path):
+    """Return a function that returns the table of a run with these records."""
+
+    def make(*records, objective="acc:max") -> TrialsResult:
+        top = f"[trials]\nobjective = '{objective}'\npoints = [{POINTS}]\n"
+        run = make_run(tmp_path, top=top)
+        journal = run.folder / "logs" / "worker-0.trials.jsonl"
+        journal.parent.mkdir(parents=True)
+        journal.write_bytes(b"".join(map(to_line, records)))
+        return list_trials(Offline(), run)
+
+    return make
+
+
+def record(number, state, value=None, **more):
+    return TrialRecord(number, 1, state, "worker:0", value=value, **more)
+
+
+def test_a_trial_that_failed_is_never_above_the_best_one(result):
+    found = result(record(0, FAILED, 0.9), record(1, SUCCEEDED, 0.5), record(2, BAD, 0.6))
+    assert ([t.number for t in found.trials], found.best) == ([2, 1, 3, 0], 2)
+
+
+def test_the_smallest_value_may_be_best(result):
+    found = result(record(1, SUCCEEDED, 0.5), record(2, RUNNING, 0.4), objective="loss:min")
+    assert ([t.number for t in found.trials], found.best) == ([2, 1, 0, 3], 1)
+
+
+def test_all_files_of_the_best_one_are_fetched_and_scalars_and_logs_of_others(result):
+    found = result(record(0, SUCCEEDED, 0.5), record(1, SUCCEEDED, 0.6))
+    paths = ("trials/1/model.bin", "trials/0/model.bin", "trials/0/log.csv", "trials/0.log")
+    assert [found.keeps(path) for path in paths] == [True, False, True, True]
+
+
+def test_a_column_for_reasons_is_shown_if_there_is_any(result, capsys):
+    again = TrialRecord(0, 2, SUCCEEDED, "worker:0", value=0.5, step=3, seconds=7.0)
+    Console().print_trials(result(record(0, FAILED), again))
+    header, first, *_, summary = capsys.readouterr().out.splitlines()
+    assert header.split()[-1] == "REASON"
+    assert first.split() == [*"00", "0.5", "3", "7s", "SUCCEEDED", "w", "worker:0", "attempt", "2"]
+    assert summary == "4 trials: 1 succeeded, 3 waiting; best: trial 0 with 0.5 (lr=0)"
