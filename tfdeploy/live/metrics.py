@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Sample = tuple[str, dict[str, str], float | None]  # metric, labels, value
 
 LOOPBACK = "127.0.0.1"
+# Pages that a browser has loaded from elsewhere can give their own name this address.
+NAMES = (LOOPBACK, "localhost")
 PATH = "/metrics"
 ALL_S = 10.0  # until all hosts should have reported
 GPUS_S = 3.0  # until nvidia-smi should have answered
@@ -75,6 +77,9 @@ def serve(watched: WatchedRun, following: Following, port: int) -> None:
         timeout = CLIENT_S
 
         def do_GET(self) -> None:
+            if self.headers.get("Host", LOOPBACK).partition(":")[0] not in NAMES:
+                self.send_error(403)
+                return
             if self.path != PATH:
                 self.send_error(404)
                 return
@@ -180,4 +185,5 @@ def _row(metric: str, labels: dict[str, str], value: float) -> str:
 
 
 def _escape(text: str) -> str:
+    text = text.encode(errors="replace").decode()  # JSON can have surrogates
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

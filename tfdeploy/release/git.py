@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import os
 import subprocess
+import threading
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import format_count
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
 TIMEOUT_S = 10.0
 MAX_CHANGES = 50  # files that are compared
 MAX_FILE_BYTES = 1 << 18
+MAX_LINES = 5000  # of a file: difflib takes seconds for more, if many of them are equal
+MAX_LISTING = 64 << 20  # bytes; half a million files
 MAX_DIFF = 10_000  # characters; each host stores it with the run's record
 LFS = b"version https://git-lfs"  # stands for a file that git does not store
 # Objects that a partial clone lacks are not fetched: that would start what its configuration says.
-COMMAND = ("git", "-c", "protocol.allow=never", "--no-optional-locks")
+# Before 2.45, git only knows the first of these; it counts more than any configuration.
+NO_FETCH = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 
 
 def describe(root: Path, paths: Collection[str]) -> dict[str, str]:
@@ -36,8 +40,8 @@ def describe(root: Path, paths: Collection[str]) -> dict[str, str]:
         listed = _git(root, "ls-tree", "-r", "-z", "HEAD").decode(errors="surrogateescape")
         rows = (row.partition("\t") for row in listed.split("\0") if row)
         blobs = {path: kind.split()[2] for kind, _, path in rows if " blob " in kind}
-        diff = "".join(_diff(root, paths, blobs))
-    except (OSError, ValueError, subprocess.SubprocessError):
+        diff = "".join(_diff(root, paths, blobs)).encode(errors="replace").decode()
+    except (OSError, ValueError):
         return {}
     more = len(diff) - MAX_DIFF
     text = f"{diff[:MAX_DIFF]}\n… {format_count(more, 'more character')}\n" if more > 0 else diff
@@ -45,38 +49,59 @@ def describe(root: Path, paths: Collection[str]) -> dict[str, str]:
 
 
 def _git(root: Path, *words: str) -> bytes:
+    """Return what git prints. Raises OSError, and ValueError if it fails, prints more than
+    MAX_LISTING bytes, or takes longer than TIMEOUT_S."""
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "")}
-    done = subprocess.run(
-        [*COMMAND, "-C", str(root), *words],
+    with subprocess.Popen(
+        ["git", "--no-optional-locks", "-C", str(root), *words],
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        timeout=TIMEOUT_S,
-        env={**environment, "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"},
-    )
-    return done.stdout
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**environment, **NO_FETCH},
+    ) as process:
+        timer = threading.Timer(TIMEOUT_S, process.kill)
+        timer.start()
+        try:
+            printed = process.stdout.read(MAX_LISTING + 1) if process.stdout else b""
+            if len(printed) > MAX_LISTING:
+                process.kill()
+            process.wait()
+        finally:
+            timer.cancel()
+    if process.returncode or len(printed) > MAX_LISTING:
+        raise ValueError(f"git {words[0]}: exit code {process.returncode}")
+    return printed
 
 
 def _diff(root: Path, paths: Collection[str], blobs: dict[str, str]) -> Iterator[str]:
-    """Yield the differences of files that are not as they were committed."""
+    """Yield the differences of files that are not as they were committed. Of those that are gone,
+    only the names: they were no part of the release, and git has their content."""
     present = [path for path in paths if (root / path).is_file() and not (root / path).is_symlink()]
     gone = [path for path in blobs if not os.path.lexists(root / path)]
     changed = [path for path in present if not _is_committed(root / path, blobs.get(path, ""))]
     for path in sorted([*changed, *gone])[:MAX_CHANGES]:
+        if not os.path.lexists(root / path):
+            yield f"--- a/{path}\n+++ b/{path}\n(deleted)\n"
+            continue
         old = _git(root, "cat-file", "blob", blobs[path]) if path in blobs else b""
-        new = b"" if path in gone else (root / path).read_bytes()
         if old.startswith(LFS):
             continue
-        if b"\0" in old + new or max(len(old), len(new)) > MAX_FILE_BYTES:
+        with (root / path).open("rb") as file:
+            new = file.read(MAX_FILE_BYTES + 1)
+        before, after = (each.decode(errors="replace").splitlines() for each in (old, new))
+        size, lines = max(len(old), len(new)), max(len(before), len(after))
+        if size > MAX_FILE_BYTES or lines > MAX_LINES or b"\0" in old + new:
             yield f"--- a/{path}\n+++ b/{path}\n"
             continue
-        before, after = (each.decode(errors="replace").splitlines() for each in (old, new))
-        lines = difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm="")
-        yield from (f"{line}\n" for line in lines)
+        found = difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm="")
+        yield from (f"{line}\n" for line in found)
 
 
 def _is_committed(file: Path, blob: str) -> bool:
     """Return whether a file is the blob with this id. Source: gitformat, object storage."""
-    content = file.read_bytes() if blob else b""
-    hashing = hashlib.sha256 if len(blob) == len(hashlib.sha256().hexdigest()) else hashlib.sha1
-    return hashing(b"blob %d\0" % len(content) + content).hexdigest() == blob
+    if not blob:
+        return False
+    kind = "sha256" if len(blob) == len(hashlib.sha256().hexdigest()) else "sha1"
+    digest = hashlib.new(kind, b"blob %d\0" % file.stat().st_size)
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, lambda: digest).hexdigest() == blob

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.outputs import HashedFile
 
 GROWTH_BYTES = 64 << 20
+MIN_PIECE = 1 << 16  # bytes of all pieces of a file but the last one
 GIGA = 1e9
 SILENCE_S = 60.0
 # A host copies, reads and hashes what it holds before it answers: 100 GB, twice, at 100 MB/s.
@@ -67,14 +68,17 @@ class FileFetch:
     def receive(self) -> list[str]:
         """Write what arrives; return the names of the files that did not come: they are gone, not
         regular, or too large. Raises AgentError if an answer was not requested, and HostError."""
-        received: dict[str, int] = {}  # where the last piece of each file began
+        received: dict[str, int] = {}  # where the next piece of each file begins
         with self._agent.transfers.begin(self._agent.host, self._total) as transfer:
             for piece in self._reply.answers() if self._reply else ():
                 data = self._unpack(piece)
-                if piece.begin <= received.get(piece.path, -1):  # it might send without end
-                    raise AgentError(self._agent.host, f"it sent a piece of {piece.path} twice")
+                if piece.begin != received.get(piece.path, piece.begin):
+                    # It might send without end, or have the file written once for each byte.
+                    message = f"it sent a piece of {piece.path} twice, or not in order"
+                    raise AgentError(self._agent.host, message)
                 self._write(piece, data)
-                received[piece.path] = piece.begin
+                is_last = len(data) < MIN_PIECE
+                received[piece.path] = -1 if is_last else piece.begin + len(data)
                 transfer(piece.path, transfer.there + len(data))
         return [name for name in self._present if name not in received]
 

@@ -18,6 +18,7 @@ from tfdeploy.results import fetch as fetch_module
 from tfdeploy.results.checkpoints import validate_checkpoints
 from tfdeploy.results.fetch import BULK, FileFetch, GrowingFetch
 from tfdeploy.shared.protocol.outputs import HashedFile, HeldCheckpoint
+from tfdeploy.shared.protocol.reports import Piece
 from tfdeploy.transport.local import LocalTransport
 
 FILES = ["a.log", "sub/b"]
@@ -111,6 +112,18 @@ def test_a_file_that_is_too_large_does_not_come(agent, source, tmp_path, monkeyp
     assert not (tmp_path / "dest" / "a.log").exists()
 
 
+@pytest.mark.parametrize("step", [1, 2])  # each piece has two bytes
+def test_a_host_can_not_have_a_file_written_once_for_each_byte(agent, source, tmp_path, step):
+    dest = OwnFolder.named(tmp_path / "dest")
+    data = base64.b64encode(zlib.compress(b"xy")).decode()
+    with Pipeline(agent) as pipeline:
+        fetched = GrowingFetch(pipeline, os.fspath(source), dest, ["a.log"])
+        pieces = [Piece("a.log", 1, begin, data) for begin in range(0, 9, step)]
+        fetched._reply = SimpleNamespace(answers=lambda: pieces)
+        with pytest.raises(AgentError, match="twice, or not in order"):
+            fetched.receive()
+
+
 def test_a_growing_file_comes_within_the_budget(agent, source, tmp_path):
     (source / "a.log").write_bytes(os.urandom(3 * BULK))
     dest = OwnFolder.named(tmp_path / "dest")
@@ -201,12 +214,13 @@ def test_a_piece_continues_no_file_that_the_link_names(agent, tmp_path, monkeypa
 
 
 def test_a_host_that_sends_more_than_the_budget_is_refused(agent, tmp_path, monkeypatch):
-    pieces = [{**ANSWER, "begin": begin, "data": packed(bytes(1000))} for begin in range(50)]
+    size = 100_000
+    pieces = [{**ANSWER, "begin": n * size, "data": packed(bytes(size))} for n in range(50)]
     answering(agent, monkeypatch, *pieces)
-    dest = (OwnFolder.at(tmp_path) / "dest").within(Budget(1020))
+    dest = (OwnFolder.at(tmp_path) / "dest").within(Budget(size + 20))
     with pytest.raises(OSError, match="more bytes"), Pipeline(agent) as pipeline:
         FileFetch(pipeline, "/source", dest, ["a.log"]).receive()
-    assert (tmp_path / "dest/a.log").stat().st_size <= 1020
+    assert (tmp_path / "dest/a.log").stat().st_size <= size + 20
 
 
 @pytest.mark.parametrize(

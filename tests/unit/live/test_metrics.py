@@ -10,7 +10,7 @@ import socket
 import threading
 from pathlib import Path
 from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from support.ports import free_port
@@ -116,6 +116,12 @@ def test_a_host_can_not_forge_lines():
     assert labels == r"w x\"} 1\ntfdeploy_host_up{a=\"\\ worker:0"
 
 
+def test_a_host_can_not_end_the_exposition_with_what_is_no_text():
+    watched = watched_run()
+    watched.take("w", sample(task_use(state="\ud800")), 0.0)
+    assert of(exposition(watched, 0.0), "tfdeploy_task_state") == {"w ? worker:0": 1}
+
+
 def test_the_dashboard_draws_only_metrics_that_exist():
     dashboard = json.loads(DASHBOARD.read_text())
     drawn = {
@@ -169,6 +175,9 @@ def test_metrics_are_served_until_the_run_ends():
     until(lambda: "ps:0" in answer(), "the metrics of all hosts")
     with pytest.raises(HTTPError, match="404"):
         urlopen(f"http://127.0.0.1:{port}/", timeout=10)
+    of_a_page = Request(f"http://127.0.0.1:{port}/metrics", headers={"Host": "evil.example"})
+    with pytest.raises(HTTPError, match="403"):
+        urlopen(of_a_page, timeout=10)
     following.over.set()
     serving.join()
 

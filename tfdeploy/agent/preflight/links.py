@@ -156,12 +156,16 @@ def _send(connection: DeadlineSocket, seconds: float, max_bytes: float) -> None:
 
 
 def _receive(connection: DeadlineSocket) -> float:
-    """Receive what `_send` sends; return how many bytes arrived in a second."""
+    """Receive what `_send` sends; return how many bytes arrived in a second. Raises Untrusted if
+    more than MAX_BYTES arrive."""
     block = memoryview(bytearray(BLOCK))
     connection.receive_into(block)
     begin = since = now = time.monotonic()
-    received = 0
+    received = total = 0
     while block[:1] == MORE:
+        total += BLOCK
+        if total > max(MAX_BYTES, MIN_BLOCKS * BLOCK):
+            raise signing.Untrusted("it sends more than was asked for")
         if since == begin and now - begin > WARM_UP_S:
             since, received = now, 0
         connection.receive_into(block)

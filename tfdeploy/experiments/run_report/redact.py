@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 HIDDEN = "(hidden)"
 MIN_SECRET = 4  # characters; shorter values would hide parts of other words
-SECRET_NAME = re.compile(
-    r"key|token|secret|passw|passphrase|credential|auth|cookie|bearer|private", re.I
+SECRET_WORDS = "key|token|secret|passw|passphrase|credential|auth|cookie|bearer|private"
+SECRET_NAME = re.compile(SECRET_WORDS, re.I)
+# A literal that a program, or a file of settings, gives to such a name: API_KEY = "…".
+LITERAL = re.compile(
+    rf"((?:{SECRET_WORDS})\w{{0,20}}[\"'\]]{{0,2}} ?[:=] ?)([\"'])[^\"'\s]{{8,}}\2", re.I
 )
 HARMLESS = re.compile(r"[-+]?[0-9.]{1,8}|true|false|yes|no|on|off|", re.I)
 ASSIGNMENT = re.compile(r"(?P<name>-{0,2}[\w.-]+)=(?P<value>.+)", re.S)
@@ -60,7 +63,8 @@ class Redactor:
         self._secrets = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def __call__(self, text: str) -> str:
-        return PASSWORD_IN_URL.sub(rf"\1:{HIDDEN}@", self._secrets.sub(HIDDEN, text))
+        text = PASSWORD_IN_URL.sub(rf"\1:{HIDDEN}@", self._secrets.sub(HIDDEN, text))
+        return LITERAL.sub(rf"\1\2{HIDDEN}\2", text)
 
 
 def _variables(inventory: Inventory) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -12,8 +13,10 @@ from support.delaying_proxy import DelayingProxy, RoundTrips
 from support.ports import ADDRESS, free_port, free_ports
 
 from tfdeploy.agent.machine import leases
+from tfdeploy.agent.machine.sockets import DeadlineSocket
 from tfdeploy.agent.preflight import links
 from tfdeploy.agent.refusal import Refusal
+from tfdeploy.agent.supervision import signing
 
 MAX_BYTES = 1 << 30
 SECRET = "s" * 32
@@ -90,6 +93,24 @@ def test_a_host_that_is_no_peer_is_refused():
         threading.Thread(target=answer, daemon=True).start()
         with pytest.raises(Refusal, match="does not know the secret"):
             measure(stranger.getsockname()[1])
+
+
+def test_a_peer_that_sends_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr(links, "MAX_BYTES", 1 << 20)
+    here, peer = socket.socketpair()
+
+    def send():
+        with contextlib.suppress(OSError):
+            while True:
+                peer.sendall(links.MORE * links.BLOCK)
+
+    with here, peer:
+        sending = threading.Thread(target=send)
+        sending.start()
+        with pytest.raises(signing.Untrusted, match="more than was asked for"):
+            links._receive(DeadlineSocket(here, 10.0))
+        here.close()
+        sending.join()
 
 
 def test_a_dead_link_is_reported_with_the_reason():

@@ -47,3 +47,19 @@ def test_secret_values_are_hidden_wherever_they_occur():
 
 def test_without_secrets_a_text_stays():
     assert Redactor(make_inventory(), {})("any text") == "any text"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('-API_KEY = "s3cr3t-s3cr3t"', f'-API_KEY = "{HIDDEN}"'),
+        ("+os.environ['HF_TOKEN'] = 'hf_abcdefgh'", f"+os.environ['HF_TOKEN'] = '{HIDDEN}'"),
+        ('+login(password="s3cr3t-s3cr3t")', f'+login(password="{HIDDEN}")'),
+        ('{"api_key": "s3cr3t-s3cr3t"}', f'{{"api_key": "{HIDDEN}"}}'),
+        ("+key = tf.random.key(7)", "+key = tf.random.key(7)"),
+        ('+tokenizer = load("bert-base-uncased")', '+tokenizer = load("bert-base-uncased")'),
+        ("+layer = Attention(key_dim=64)", "+layer = Attention(key_dim=64)"),
+    ],
+)
+def test_literals_that_a_program_gives_to_secret_names_are_hidden(line, shown):
+    assert Redactor(make_inventory(), {})(line) == shown

@@ -100,7 +100,8 @@ class Board:
         with self._lock:
             self._heard[slot] = time.monotonic()
             self._silent.discard(slot)
-            self._learn(recorded, record=True)
+            if self._is_resumed:  # no honest host has recorded anything before
+                self._learn(recorded, record=True)
             self._take_from_silent_slots()
             assigned = self._assigned.get(slot)
             if assigned and (trial.trial, trial.attempt) == (assigned.trial, assigned.attempt):

@@ -30,8 +30,9 @@ MAX_NAMES = 12
 OVERLAP = 1 << 16  # of two reads of an event file: its last record may have been incomplete
 VALIDATION = re.compile(r"(^|/)(validation|eval|val)(?=[/_]|$)")
 STEPS = ("step", "epoch", "global_step", "iteration")  # columns and keys
-NUMBER = r"[-+]?\d[\d.]*(?:e[-+]?\d+)?|nan|-?inf"
-NAMED = re.compile(r"(?<![\w/])([A-Za-z]\w*)([ =:]{1,3})(" + NUMBER + r")(?![\w.])", re.I)
+NUMBER = r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|-?inf"
+NAMED = re.compile(r"(?<![\w/])([A-Za-z]\w*)([ =:]{1,3})(" + NUMBER + r")(?!\.?\w)", re.I)
+csv.field_size_limit(MAX_FILE_BYTES)  # a row may have a whole array
 
 
 class Objective:

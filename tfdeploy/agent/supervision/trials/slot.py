@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 IDLE_TICK_S = 0.1
 READ_EVERY_S = 1.0
+READ_SHARE = 0.02  # of the time, at most: a trial may write a million values
 # Of lost_after_s: after how long without an answer a slot ends its trial, and how long that takes
 # at most. The rest is for a message on its way.
 FENCE, GRACE = 0.5, 0.25
@@ -44,7 +45,7 @@ class SlotSupervisor(Supervisor):
         self._journal = Journal(launch)
         self._trial = TrialRecord(IDLE, 0, "", launch.task)
         self._objective: Optional[Objective] = None
-        self._started_at = self._read_at = 0.0
+        self._started_at = self._read_next_at = 0.0
         self._end: Optional[Order] = None
         self._end_state = INTERRUPTED
         self._is_running = False
@@ -150,7 +151,7 @@ class SlotSupervisor(Supervisor):
         return order
 
     def _trial_order(self) -> Optional[Order]:
-        if time.monotonic() > self._read_at + READ_EVERY_S:
+        if time.monotonic() > self._read_next_at:
             self._read_objective()
         silent_s, own = self.membership.silent_s(), self._trial
         self._end_state = INTERRUPTED
@@ -166,12 +167,14 @@ class SlotSupervisor(Supervisor):
         return Order(answer.stop) if answer.stop else None
 
     def _read_objective(self) -> None:
-        self._read_at = time.monotonic()
+        begin = time.monotonic()
         if self._objective:
             self._objective.read()
             value, step = self._objective.best()
             rungs = self._objective.rungs()
             self._trial = replace(self._trial, value=value, step=step, rungs=rungs)
+        now = time.monotonic()
+        self._read_next_at = now + max(READ_EVERY_S, (now - begin) / READ_SHARE)
 
     def _record(self, trial: TrialRecord) -> None:
         self._trial = replace(trial, at=time.time())

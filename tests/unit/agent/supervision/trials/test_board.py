@@ -192,6 +192,13 @@ def test_an_objective_that_one_trial_did_not_write_stops_nothing(clock):
     assert slots.end("worker:0", reason="its val_acc is no number").trial == 2
 
 
+def test_in_a_run_that_was_not_resumed_no_host_has_recorded_anything(clock):
+    slots = Slots(2)
+    slots.ask("worker:2", recorded=[TrialRecord(n, 1, SUCCEEDED, "", value=9.0) for n in (0, 1)])
+    assert slots.has["worker:2"].trial == 0
+    assert slots.ask("worker:1").trial == 1
+
+
 def test_a_first_trial_without_a_number_stops_nothing(clock):
     """It has written the objective: only its parameters are bad."""
     slots = Slots(3, objective="val_acc")

@@ -86,3 +86,14 @@ def test_the_scalars_that_were_found_are_named(trial):
     found = objective(trial)
     assert found.best() == (None, None)
     assert list(found.names) == ["loss", "val_loss"]
+
+
+def test_a_version_in_the_log_is_no_number(trial):
+    trial.with_suffix(".log").write_text("TensorFlow version: 2.21.0\nstep 1 loss: 0.5.\nx=1...\n")
+    assert objective(trial, "loss", "min").points == [(1, 0.5)]
+
+
+def test_a_csv_may_have_whole_arrays(trial):
+    array = " ".join(["0.5"] * 50_000)
+    (trial / "log.csv").write_text(f"epoch,weights,loss\n0,{array},0.5\n1,{array},0.25\n")
+    assert objective(trial, "loss", "min").points == [(0, 0.5), (1, 0.25)]
