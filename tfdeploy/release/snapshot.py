@@ -94,7 +94,7 @@ def take(
 ) -> Release:
     """Read the tree under `root`, without what its .gitignore files, `exclude` (patterns as in
     .gitignore) and `excluded_inodes` (device, inode) leave out; and without notebooks, other hosts
-    files, and tfdeploy's own pages and plots, unless a pattern with "!" asks for them.
+    files, and pages of `tfdeploy report`, unless a pattern with "!" asks for them.
 
     Raises PlanError for what can't be the same on every host: a link out of the tree, a name that
     is not UTF-8, a socket or a device; for a file of more than MAX_CODE_BYTES that no pattern with

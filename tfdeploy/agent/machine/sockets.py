@@ -145,33 +145,33 @@ def listen(port: int, backlog: Optional[int] = None) -> socket.socket:
     )
 
 
-class Places:
-    """A limited number of connections at a time. If all are taken, a new one gets the place of the
-    oldest one of the address that has most: a flood costs only its own host its places."""
+class ConnectionLimit:
+    """At most MAX_CONNECTIONS at a time. Beyond, a new one replaces the oldest one of the address
+    that has most: a flood costs only its own host its connections."""
 
     def __init__(self) -> None:
         self._free = threading.Semaphore(MAX_CONNECTIONS)
-        self._taken: Dict[socket.socket, str] = {}  # the client's address; the oldest first
+        self._admitted: Dict[socket.socket, str] = {}  # the client's address; the oldest first
 
-    def take(self, connection: socket.socket, address: str) -> bool:
-        """Take a place for a client. Return False if there is none, also after another client was
-        hung up on."""
+    def admit(self, connection: socket.socket, address: str) -> bool:
+        """Return whether a client is admitted: not if there are too many, also after another one
+        was hung up on."""
         if not self._free.acquire(blocking=False):
             self._evict()
             if not self._free.acquire(timeout=EVICT_S):
                 return False
-        self._taken[connection] = address
+        self._admitted[connection] = address
         return True
 
     def _evict(self) -> None:
-        taken = dict(self._taken)
+        taken = dict(self._admitted)
         counts = [*taken.values()]
         most = max(counts, key=counts.count, default="")
         for oldest in [each for each, address in taken.items() if address == most][:1]:
             _hang_up(oldest)
 
-    def free(self, connection: socket.socket) -> None:
-        del self._taken[connection]
+    def release(self, connection: socket.socket) -> None:
+        del self._admitted[connection]
         self._free.release()
 
 
@@ -187,7 +187,7 @@ class ConnectionServer:
     """Answers each connection in its own thread, at most MAX_CONNECTIONS at a time.
 
     Strangers may connect but must not block the others: a client has `timeout_s` seconds for its
-    request, and if all places are taken, the oldest connection is closed. Raises OSError if the
+    request, and if there are too many, the oldest connection is closed. Raises OSError if the
     port is taken. (The module socketserver is similar, but wakes up ten times a second.)
     """
 
@@ -196,7 +196,7 @@ class ConnectionServer:
     ) -> None:
         self._answer = answer
         self._timeout_s = timeout_s
-        self._places = Places()
+        self._limit = ConnectionLimit()
         self._listener = listen(port, BACKLOG)
         self.address = self._listener.getsockname()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -217,7 +217,7 @@ class ConnectionServer:
                     return
                 time.sleep(EVICT_S)  # too many files are open, or the client has gone
                 continue
-            if self._places.take(connection, address):
+            if self._limit.admit(connection, address):
                 self._start_thread(connection)
             else:
                 connection.close()
@@ -236,4 +236,4 @@ class ConnectionServer:
             except Exception:
                 pass  # clients without the secret, and those that hang up, get no answer
             finally:
-                self._places.free(connection)
+                self._limit.release(connection)

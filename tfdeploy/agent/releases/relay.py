@@ -17,7 +17,7 @@ from ...shared import TYPE_CHECKING
 from ...shared.pack import BLOCK, FRAME, read_files
 from ...shared.protocol.releases import Sharing
 from .. import paths
-from ..machine.sockets import Places, connect, listen
+from ..machine.sockets import ConnectionLimit, connect, listen
 from ..refusal import Refusal
 from . import receive
 
@@ -101,14 +101,14 @@ def _tls_context(protocol: int, identity: str) -> ssl.SSLContext:
 def _accept(
     listener: socket.socket, context: ssl.SSLContext, folder: str, names: List[str]
 ) -> None:
-    places = Places()  # strangers may connect, and have one until they show the certificate
+    limit = ConnectionLimit()  # strangers may connect, and count until they show the certificate
 
     def serve(sock: ssl.SSLSocket) -> None:
         is_known = False
         try:
             is_known = _shake_hands(sock)
         finally:
-            places.free(sock)
+            limit.release(sock)
         if is_known:
             _serve(sock, folder, names)
 
@@ -119,7 +119,7 @@ def _accept(
         except OSError:  # the client is gone already, or too many files are open
             time.sleep(ACCEPT_RETRY_S)
             continue
-        if places.take(sock, address):
+        if limit.admit(sock, address):
             threading.Thread(target=serve, args=(sock,), daemon=True).start()
         else:
             sock.close()
