@@ -9,6 +9,8 @@ import pytest
 from support.nvidia_smi import StubNvidiaSmi
 
 from tfdeploy.agent.machine import leases
+from tfdeploy.agent.queue import places
+from tfdeploy.agent.queue.places import Place
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +24,8 @@ def nvidia_smi(tmp_path, monkeypatch):
 
 def test_hosts_shows_gpus_with_their_users(local, nvidia_smi):
     nvidia_smi.use(0, os.getpid(), mib=2048)
-    descriptors = leases.acquire([nvidia_smi.resource(2)])
+    waiting = [Place(nvidia_smi.resource(gpu), 99, 1, "r", "worker:0") for gpu in range(3)]
+    descriptors = [*leases.acquire([nvidia_smi.resource(2)]), *places.enter(waiting)]
     project = local.project()
     document = json.loads(project.ok("hosts", "--json"))
     [here] = document["hosts"]
@@ -32,6 +35,7 @@ def test_hosts_shows_gpus_with_their_users(local, nvidia_smi):
     assert (user["pid"], user["used_bytes"], user["run"]) == (os.getpid(), 2 << 30, "")
     assert here["gpus"][2]["users"][0]["pid"] == os.getpid()
     assert here["free_bytes"] > 0
+    assert here["waiting"] >= 1
     table = project.ok("hosts")
     assert "1/3" in table
     leases.release(descriptors)

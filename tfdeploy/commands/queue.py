@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.shared.protocol.reports import HostQueue, ListQueue, Move, WaitingTask
+from tfdeploy.shared.protocol.reports import HostQueue, ListQueue, Move, QueuedRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
+
+TIMEOUT_S = 60.0  # nvidia-smi may hang for 30 s
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class WaitingRun:
     """The user of its hosts who has started it."""
     priority: int
     """Its priority: runs with higher ones come first."""
-    age_s: float
-    """The seconds since it was submitted."""
+    age_s: float | None
+    """For how many seconds it has waited; null if its hosts hide it."""
     hosts: Mapping[str, str]
     """Each host on which it waits, and why."""
 
@@ -49,14 +51,14 @@ class QueueResult:
 
 def list_queue(fleet: Fleet) -> QueueResult:
     """Ask every host who waits there. Raises nothing."""
-    outcomes = fleet.outcomes(fleet.agents, lambda agent: agent.ask(ListQueue()))
-    tasks: dict[str, list[tuple[str, WaitingTask]]] = {}
+    outcomes = fleet.outcomes(fleet.agents, lambda agent: agent.ask(ListQueue(), TIMEOUT_S))
+    by_run: dict[tuple[int, int, str, str], list[tuple[str, QueuedRun]]] = {}
     for host, found in outcomes.items():
-        for task in found.tasks if isinstance(found, HostQueue) else ():
-            tasks.setdefault(task.run, []).append((host, task))
-    runs = map(_together, tasks.values())
-    in_order = sorted(runs, key=lambda run: (-run.priority, -run.age_s, run.run))
-    return QueueResult(tuple(in_order), tuple(errors_of(outcomes)))
+        for run in found.runs if isinstance(found, HostQueue) else ():
+            in_order = (-run.priority, run.submitted, run.run, run.user)
+            by_run.setdefault(in_order, []).append((host, run))
+    runs = [_together(found) for _, found in sorted(by_run.items())]
+    return QueueResult(tuple(runs), tuple(errors_of(outcomes)))
 
 
 def move(fleet: Fleet, run: Run, priority: int) -> None:
@@ -67,17 +69,15 @@ def move(fleet: Fleet, run: Run, priority: int) -> None:
     fleet.agents[chief.host].ask(request)
 
 
-def _together(tasks: list[tuple[str, WaitingTask]]) -> WaitingRun:
-    """Return a run from its tasks on all hosts. Its age is the largest: clocks of hosts differ."""
-    first = tasks[0][1]
-    reasons: dict[str, dict[str, None]] = {}
-    for host, task in tasks:
-        reasons.setdefault(host, {})[task.reason] = None
+def _together(on_hosts: list[tuple[str, QueuedRun]]) -> WaitingRun:
+    """Return a run from what each of its hosts says."""
+    runs = [run for _, run in on_hosts]
+    first = runs[0]
     return WaitingRun(
         first.run,
-        first.project,
+        next((run.project for run in runs if run.project), ""),
         first.user,
         first.priority,
-        max(task.age_s for _, task in tasks),
-        {host: "; ".join(each) for host, each in reasons.items()},
+        max((run.age_s for run in runs if run.age_s is not None), default=None),
+        {host: run.reason for host, run in on_hosts},
     )

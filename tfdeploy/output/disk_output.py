@@ -62,18 +62,23 @@ class DiskOutput(Terminal):
                 "PROJECT": run.project or "-",
                 "USER": run.user or "-",
                 "PRIORITY": str(run.priority),
-                "WAITED": format_duration(run.age_s),
+                "WAITED": "-" if run.age_s is None else format_duration(run.age_s),
                 "HOSTS": fold_names(run.hosts),
             }
             for run in found.waiting
         ]
         if not rows:
-            self.print_text("no run waits")
+            self.print_text("no run waits" + (" on the hosts that answer" if found.errors else ""))
             return
         self._out.print_table(QUEUE_COLUMNS, rows)
+        self.print_text("")
         for run in found.waiting:
+            self.print_text(f"{run.run} waits:")
+            by_reason: dict[str, list[str]] = {}
             for host, reason in run.hosts.items():
-                self.print_text(escape_line(f"{run.run} on {host}: {reason}"))
+                by_reason.setdefault(reason, []).append(host)
+            for reason, hosts in by_reason.items():
+                self.print_text(escape_line(f"  {fold_names(hosts)}: {reason}"))
 
     def print_prune_plan(self, runs: ProjectRuns, plan: Mapping[str, Removal]) -> None:
         """Print what is about to be deleted from each host."""

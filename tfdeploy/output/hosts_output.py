@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SEPARATOR = "; "  # between the users of one host
 MIN_PART = 8  # characters
-COLUMNS = ("HOST", "FREE", "LOAD", "MEM", "DISK", "GPUS IN USE")
+COLUMNS = ("HOST", "FREE", "WAIT", "LOAD", "MEM", "DISK", "GPUS IN USE")
 
 
 class HostsOutput(Terminal):
@@ -52,6 +52,7 @@ def _row(seen: SeenHost, error: str) -> dict[str, str]:
     return {
         "HOST": seen.host,
         "FREE": f"{seen.free_gpus}/{len(state.gpus)}" if state.gpus else "-",
+        "WAIT": str(state.waiting or "-"),
         "LOAD": f"{state.load:.0f}/{state.cpus}",
         "MEM": f"{100 * state.used_bytes / max(1, state.total_bytes):.0f}%",
         "DISK": format_size(state.free_bytes),

@@ -174,7 +174,7 @@ class RunOutput(LogTerminal):
     def print_queued(self, run: Run) -> None:
         hosts = fold_names(run.plan.hosts)
         self.print_text(
-            f"run {run.id} is in the queue of {hosts}, which start it when it is its turn",
+            f"run {run.id} is in the queue of {hosts}, and starts when it is its turn",
             f"(tfdeploy queue shows its place, tfdeploy attach {run.flags} follows it)",
         )
 

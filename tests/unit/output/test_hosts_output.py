@@ -25,8 +25,8 @@ def gpu(index, *users, used=0, free=None):
     return GpuState(index, "GPU-1", "H100", busy, used * GIB, 80 * GIB, is_free, [*users])
 
 
-def host(name, *gpus, load=1.0, unseen=()):
-    state = HostState(load, 32, 10 * GIB, 100 * GIB, 2 * 10**12, [*gpus], [*unseen])
+def host(name, *gpus, load=1.0, unseen=(), waiting=0):
+    state = HostState(load, 32, 10 * GIB, 100 * GIB, 2 * 10**12, [*gpus], [*unseen], waiting)
     return SeenHost(name, state)
 
 
@@ -41,10 +41,10 @@ def printed(capsys):
 
 def test_a_row_has_what_is_free_and_who_uses_the_rest(printed):
     gpus = [gpu(0, task(0), used=70), gpu(1, task(1), used=70), gpu(2, STRANGER, used=70), gpu(3)]
-    header, row = printed(host("gpu-01", *gpus))
-    assert header.split() == ["HOST", "FREE", "LOAD", "MEM", "DISK", "GPUS", "IN", "USE"]
+    header, row = printed(host("gpu-01", *gpus, waiting=3))
+    assert header.split() == ["HOST", "FREE", "WAIT", "LOAD", "MEM", "DISK", "GPUS", "IN", "USE"]
     assert row == (
-        "gpu-01  1/4   1/32  10%  2.0 TB  "
+        "gpu-01  1/4   3     1/32  10%  2.0 TB  "
         f"0,1 alice 1d 97% 140/160G digits {RUN} worker:0, worker:1; "
         "2 bob 2h 97% 70/80G python3 train.py"
     )
@@ -63,7 +63,7 @@ def test_what_is_not_seen_is_said(printed):
 
 def test_a_host_that_does_not_answer_has_its_reason(printed):
     row = printed(SeenHost("c", None), errors=[Unreachable("c", "no route")])[1]
-    assert row.split() == ["c", "-", "-", "-", "-", "no", "route"]
+    assert row.split() == ["c", "-", "-", "-", "-", "-", "no", "route"]
 
 
 def test_hosts_are_sorted_by_what_is_free():

@@ -140,12 +140,23 @@ def _too_few(gpus: Dict[int, str], needed: int, taken: Dict[int, Refusal]) -> Li
                 ", ".join(map(str, gpus)),
                 "is" if needed == 1 else "are",
                 "none is" if not free else "{} {}".format(free, "is" if free == 1 else "are"),
-                "; ".join(refusal.message for refusal in refused),
+                "; ".join(_by_holder({gpu: taken[gpu] for gpu in gpus if gpu in taken})),
             ),
             refused[0].hint,
             held_by=next((each.held_by for each in refused if each.held_by), ""),
             busy=True,
         )
+    ]
+
+
+def _by_holder(taken: Dict[int, Refusal]) -> List[str]:
+    """Return who has the GPUs, with one sentence for those of one run."""
+    groups: Dict[str, List[int]] = {}
+    for gpu, refusal in taken.items():
+        groups.setdefault(refusal.held_by or refusal.message, []).append(gpu)
+    return [
+        taken[first].message + (" (and GPU {})".format(", ".join(map(str, more))) if more else "")
+        for first, *more in groups.values()
     ]
 
 

@@ -143,6 +143,13 @@ def holder(resource: str) -> Optional[Holder]:
     return Holder(pid, process.user_name(uid), process_age_s(pid), project, run, task)
 
 
+def is_held(resource: str) -> bool:
+    """Return whether a process holds a lease. This is much faster than to learn which one."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as query:
+        query.setblocking(False)
+        return query.connect_ex(_socket_name(resource)) != errno.ECONNREFUSED
+
+
 def holders() -> List[Holder]:
     """Return the holders of all leases of this machine, without names that only say something.
 
@@ -172,8 +179,8 @@ def taken_refusal(name: str, holder: Holder) -> Refusal:
 
 
 def title(resource: str) -> str:
-    """Return a resource in words, for example `port 2222`."""
-    return resource.replace("port/", "port ").replace("gpu/", "GPU ")
+    """Return a resource in words, for example `port 2222`. Only nvidia-smi knows a GPU's index."""
+    return "a GPU" if resource.startswith("gpu/") else resource.replace("/", " ")
 
 
 def _take(resource: str) -> socket.socket:

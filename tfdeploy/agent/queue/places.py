@@ -5,7 +5,7 @@ task's place. So every user can see all places, a place ends with its supervisor
 be written. The order is the same on every machine: priority, time of submission, run.
 
 A stranger can make names, too. That costs others their turn, as taking a lease does, and it shows
-who it is; nothing else is taken from a name.
+who it is: a name without a socket that answers does not count.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 HIGHEST = 99  # priorities are from -99 to 99; lower numbers in a name come first
 SOCKETS = "/proc/net/unix"  # source: proc(5); an abstract name begins with @
 ENTRY = re.compile(
-    rb"@tfdeploy/queue/((?:gpu|port)/[\w-]+)/(\d{3})\.(\d{10})\.([\w-]+)\.(\w+:\d+)$",
+    rb" @tfdeploy/queue/((?:gpu|port)/[\w-]+)/(\d{3})\.(\d{10})\.([\w-]+)\.(\w+:\d+)$",
     re.M | re.ASCII,
 )
-
-
 END_LEASE = "until/{}.{:010d}"
-END = re.compile(rb"@tfdeploy/until/(\d+)\.(\d{10})$", re.M | re.ASCII)
+END = re.compile(rb" @tfdeploy/until/(\d+)\.(\d{10})$", re.M | re.ASCII)
 
 
 class Place(Record):
@@ -50,6 +48,9 @@ class Place(Record):
     def key(self) -> Tuple[int, int, str, str]:
         """What the places of all resources, on all machines, are ordered by."""
         return self.rank, self.submitted, self.run, self.task
+
+    def __hash__(self) -> int:
+        return hash(self.lease)
 
     @property
     def lease(self) -> str:
@@ -72,13 +73,14 @@ def enter(places: Sequence[Place]) -> List[int]:
 
 
 def all_places() -> List[Place]:
-    """Return the places of all tasks that wait on this machine, first come first."""
+    """Return the places of all tasks that wait on this machine, first come first. Some may be names
+    that a stranger has made without a socket that answers."""
     found = set(ENTRY.findall(filesystem.read_bytes(SOCKETS)))
     places = [
         Place(resource.decode(), int(rank), int(submitted), run.decode(), task.decode())
         for resource, rank, submitted, run, task in found
     ]
-    return sorted(places, key=lambda place: place.key)
+    return sorted(places, key=lambda place: (place.key, place.resource))
 
 
 def ahead_of(own: Place, places: Iterable[Place]) -> List[Place]:
@@ -90,6 +92,13 @@ def ahead_of(own: Place, places: Iterable[Place]) -> List[Place]:
     ]
 
 
+def is_first(own: Iterable[Place]) -> bool:
+    """Return whether no other run is ahead of these places of a task."""
+    waiting = all_places()
+    ahead = (place for each in own for place in ahead_of(each, waiting))
+    return not any(leases.is_held(place.lease) for place in ahead)
+
+
 def holder(place: Place) -> Optional[Holder]:
     """Return who has a place, as far as the kernel says; None if it has just ended."""
     return leases.holder(place.lease)
@@ -98,7 +107,10 @@ def holder(place: Place) -> Optional[Holder]:
 def announce_end(at: float) -> List[int]:
     """Let all users see that what this process holds is free after `at`, in seconds since 1970, at
     the latest; return the descriptors that keep it visible."""
-    return leases.acquire([END_LEASE.format(os.getpid(), int(at))])
+    try:
+        return leases.acquire([END_LEASE.format(os.getpid(), int(at))])
+    except leases.ResourceTaken:  # a stranger has made this name: nobody believes it
+        return []
 
 
 def seconds_left(holder: Holder) -> Optional[float]:
@@ -114,7 +126,12 @@ def seconds_left(holder: Holder) -> Optional[float]:
 
 def first_places() -> Dict[str, Place]:
     """Return the first place in the queue of each resource that somebody waits for."""
-    return {place.resource: place for place in reversed(all_places())}
+    return {place.resource: place for place in reversed(held_places())}
+
+
+def held_places() -> List[Place]:
+    """Return the places that somebody has, first come first."""
+    return [place for place in all_places() if leases.is_held(place.lease)]
 
 
 def awaited_refusal(place: Place, title: str) -> Refusal:
@@ -123,8 +140,8 @@ def awaited_refusal(place: Place, title: str) -> Refusal:
     waiting = holder(place)
     name = waiting.description if waiting else "run {}".format(place.run)
     return Refusal(
-        "{} waits for {}".format(name, title),
-        "--queue waits behind it",
+        "a run in the queue waits for {}: {}".format(title, name),
+        "wait behind it with --queue or --wait 1h",
         held_by=place.run,
         busy=True,
     )

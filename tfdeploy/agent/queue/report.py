@@ -3,13 +3,13 @@ how the user of a run moves it (`move`)."""
 
 from __future__ import annotations
 
+import math
 import signal
-import time
 
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.message import Done
 from ...shared.protocol.record import replace
-from ...shared.protocol.reports import HostQueue, WaitingTask
+from ...shared.protocol.reports import HostQueue, QueuedRun
 from ...shared.records import Launch
 from .. import paths
 from ..machine import leases, lock, nvidia, process
@@ -17,40 +17,54 @@ from ..refusal import Refusal
 from . import places, resources
 
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional
+    from typing import Dict, List, Optional, Tuple
 
+    from ..machine.leases import Holder
     from .places import Place
 
-AWAY = "a host of the run does not answer, so it lets others pass"
-READY = "has what it needs here, and waits for the other hosts of its run"
+AWAY = "another task of the run does not answer, so it lets others pass"
+READY = "has what it needs here, and waits for other tasks of its run"
 NEXT = "comes next"
 
 
 def explain(launch: Launch) -> str:
     """Return why a queued task has not started."""
-    waiting = places.all_places()
+    waiting = [*_held_places()]
     own = [each for each in waiting if (each.run, each.task) == (launch.run, launch.task)]
     if launch.waits_for and not own:
         return AWAY
-    reason = _reason(own, waiting, _titles(launch))
-    if reason != NEXT:
+    titles = {name: "GPU {}".format(gpu) for gpu, name in resources.gpus_of(launch).items()}
+    reason = _reason(own, waiting, titles)
+    if reason == NEXT:
+        try:
+            taken = [refusal.message for refusal in resources.taken(launch)]
+        except Refusal as refusal:  # nvidia-smi hangs
+            taken = [refusal.message]
+        return (taken or [NEXT])[0]
+    if places.is_first(own):
         return reason
-    try:
-        return "; ".join(refusal.message for refusal in resources.taken(launch)) or NEXT
-    except Refusal as refusal:  # nvidia-smi hangs
-        return refusal.message
+    return "; ".join(filter(None, [reason, _taken(own, titles)]))
 
 
 def list_queue() -> HostQueue:
-    """List the tasks of all users that wait here, first come first."""
-    waiting = places.all_places()
-    by_task: Dict[str, List[Place]] = {}
-    for place in waiting:
-        by_task.setdefault("{0.run} {0.task}".format(place), []).append(place)
-    titles = _all_titles(waiting)
-    now = time.time()  # one for all: tasks that came in the same second have the same age
-    found = (_waiting(own, waiting, titles, now) for own in by_task.values())
-    return HostQueue([task for task in found if task])
+    """List the runs of all users that wait here, first come first."""
+    held = _held_places()
+    by_run: Dict[Tuple[str, str], List[Place]] = {}
+    for place, who in held.items():
+        by_run.setdefault((place.run, who.user), []).append(place)
+    titles = _gpu_titles() if any(each.resource.startswith("gpu/") for each in held) else {}
+    return HostQueue([
+        QueuedRun(
+            project=held[own[0]].project,
+            run=own[0].run,
+            user=held[own[0]].user,
+            priority=own[0].priority,
+            submitted=own[0].submitted,
+            age_s=held[own[0]].age_s,
+            reason=_reason(own, [*held], titles),
+        )
+        for own in by_run.values()
+    ])  # fmt: skip
 
 
 def move(project: str, run: str, task: str, priority: int) -> Done:
@@ -67,52 +81,52 @@ def move(project: str, run: str, task: str, priority: int) -> Done:
     return Done()
 
 
-def _waiting(
-    own: List[Place], waiting: List[Place], titles: Dict[str, str], now: float
-) -> Optional[WaitingTask]:
-    """Return a task that waits; None if it has just ended."""
-    who = places.holder(own[0])
-    if who is None:
-        return None
-    return WaitingTask(
-        project=who.project,
-        run=own[0].run,
-        task=own[0].task,
-        user=who.user,
-        priority=own[0].priority,
-        age_s=max(0.0, now - own[0].submitted),
-        waits_for=[titles[place.resource] for place in own],
-        reason=_reason(own, waiting, titles),
-    )
+def _held_places() -> Dict[Place, Holder]:
+    """Return all places and who has them, first come first."""
+    found = ((place, places.holder(place)) for place in places.all_places())
+    return {place: who for place, who in found if who}
 
 
 def _reason(own: List[Place], waiting: List[Place], titles: Dict[str, str]) -> str:
-    """Return what keeps a task, which has these places, from its start."""
-    behind = {place.resource: places.ahead_of(place, waiting) for place in own}
-    longest = max(own, key=lambda place: len(behind[place.resource]), default=None)
-    ahead = behind[longest.resource] if longest else []
-    if longest and ahead:
-        title = titles[longest.resource]
-        next_one = places.holder(ahead[-1])
-        name = "run {}".format(ahead[-1].run)
-        if next_one and next_one.user:
-            name = "{}'s {}".format(next_one.user, name)
-        text = "{} for {}, behind {}".format(_ordinal(len(ahead) + 1), title, name)
-        taken = _taken(longest, titles)
-        return text + ("; " + taken if taken else "")
-    if any(_holds(place) for place in own) or not own:
+    """Return what keeps tasks of one run, which have these places, from their start: the longest
+    queue, or who has what they need."""
+    ready = {place.task for place in own if _holds(place)}
+    blocked = [place for place in own if place.task not in ready]
+    blocked.sort(key=lambda place: titles.get(place.resource, ""))  # so that the answer is stable
+    if not blocked:
         return READY
-    return next(filter(None, (_taken(place, titles) for place in own)), NEXT)
+    ahead = max((places.ahead_of(place, waiting) for place in blocked), key=_count_runs)
+    if not ahead:
+        return _taken(blocked, titles) or NEXT
+    last = ahead[-1]
+    number = _ordinal(_count_runs(ahead) + 1)
+    title = titles.get(last.resource, leases.title(last.resource))
+    return "{} for {}, behind {}".format(number, title, _name(places.holder(last), last.run))
 
 
-def _taken(place: Place, titles: Dict[str, str]) -> str:
-    """Return who has the resource of a place; "" if nobody has, or the run itself."""
-    holder = leases.holder(place.resource)
-    if holder is None or holder.run == place.run:
-        return ""
-    left_s = places.seconds_left(holder)
-    ends = "" if left_s is None else ", and ends within {}".format(leases.format_age(left_s))
-    return "{} is taken by {}{}".format(titles[place.resource], holder.description, ends)
+def _taken(own: List[Place], titles: Dict[str, str]) -> str:
+    """Return who has the first resource of these places that another run or program has; "" if
+    nobody has one."""
+    for place in own:
+        holder = leases.holder(place.resource)
+        if holder is None or holder.run == place.run:
+            continue
+        title = titles.get(place.resource, leases.title(place.resource))
+        left_s = places.seconds_left(holder)
+        ends = "" if left_s is None else ", ends within {}".format(_format_limit(left_s))
+        return "{} is taken by {}{}".format(title, _describe(holder), ends)
+    return ""
+
+
+def _describe(holder: Holder) -> str:
+    if not holder.run:
+        return holder.description
+    age = "" if holder.age_s is None else ", started {} ago".format(leases.format_age(holder.age_s))
+    return _name(holder, holder.run) + age
+
+
+def _name(who: Optional[Holder], run: str) -> str:
+    return "{}'s run {}".format(who.user, run) if who and who.user else "run {}".format(run)
 
 
 def _holds(place: Place) -> bool:
@@ -122,22 +136,23 @@ def _holds(place: Place) -> bool:
     return holder is not None and (holder.run, holder.task) == (place.run, place.task)
 
 
-def _titles(launch: Launch) -> Dict[str, str]:
-    """Return the words for what a task waits for: a GPU by its index."""
-    words = {name: "GPU {}".format(gpu) for gpu, name in resources.gpus_of(launch).items()}
-    return {each: words.get(each, leases.title(each)) for each in launch.waits_for}
-
-
-def _all_titles(waiting: List[Place]) -> Dict[str, str]:
-    names = {place.resource for place in waiting}
-    has_gpus = any(each.startswith("gpu/") for each in names)
+def _gpu_titles() -> Dict[str, str]:
     try:
-        gpus = nvidia.gpu_resources() if has_gpus else {}
+        gpus = nvidia.gpu_resources()
     except Refusal:  # it hangs
-        gpus = {}
-    words = {resource: "GPU {}".format(index) for index, resource in gpus.items()}
-    return {each: words.get(each, leases.title(each)) for each in names}
+        return {}
+    return {resource: "GPU {}".format(index) for index, resource in gpus.items()}
+
+
+def _format_limit(seconds: float) -> str:
+    """Return a time that is not shorter, such as `2h 5m`."""
+    hours, minutes = divmod(math.ceil(seconds / 60), 60)
+    return "{}h {}m".format(hours, minutes) if hours else "{}m".format(minutes)
+
+
+def _count_runs(waiting: List[Place]) -> int:
+    return len({place.run for place in waiting})
 
 
 def _ordinal(number: int) -> str:
-    return {1: "first", 2: "second", 3: "third"}.get(number, "{}th".format(number))
+    return {1: "first", 2: "second", 3: "third"}.get(number, "number {}".format(number))

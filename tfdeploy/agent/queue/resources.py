@@ -80,8 +80,8 @@ def enter_queue(
 def are_unleased(launch: Launch) -> bool:
     """Return whether nobody has leases of what a task waits for. This is much faster than to try
     to take them."""
-    free = [name for name in gpus_of(launch).values() if leases.holder(name) is None]
-    awaited = [leases.holder(port_name(port)) for port in launch.own_ports]
+    free = [name for name in gpus_of(launch).values() if not leases.is_held(name)]
+    awaited = [leases.is_held(port_name(port)) for port in launch.own_ports]
     return len(free) >= len(launch.gpus) and not any(awaited)
 
 

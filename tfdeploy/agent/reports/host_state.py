@@ -8,6 +8,7 @@ from ...shared import TYPE_CHECKING
 from ...shared.protocol.reports import GpuState, GpuUser, HostState
 from .. import paths
 from ..machine import gpus, leases, nvidia
+from ..queue import places
 from ..refusal import Refusal
 from . import usage
 
@@ -37,6 +38,7 @@ def look() -> HostState:
         free_bytes=disk.f_bavail * disk.f_frsize,
         gpus=[_gpu_state(gpu) for gpu in found],
         unseen=unseen,
+        waiting=len({place.run for place in places.held_places()}),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 from ...shared import TYPE_CHECKING, records
 from ...shared.records import Launch
@@ -74,22 +75,28 @@ class Turn:
     def _enter_queue(self) -> None:
         """Take the task's places, or others if its priority has changed."""
         wanted = places.places_of(self._launch, self._membership.priority(self._own_priority()))
-        if wanted != self._places:
+        if wanted == self._places:
+            return
+        try:
             taken = places.enter(wanted)
-            self.leave_queue()
-            self._places, self._place_leases = wanted, taken
+        except leases.ResourceTaken:  # a stranger has made such a name: try again at the next call
+            return
+        self.leave_queue()
+        self._places, self._place_leases = wanted, taken
 
     def _own_priority(self) -> int:
-        """Return the priority in the launch, which `tfdeploy queue` changes."""
-        changed_at = os.stat(self._launch_file).st_mtime_ns
-        if changed_at != self._read_at:
-            self._read_at = changed_at
-            self._priority = records.load(Launch, self._launch_file).priority
+        """Return the priority in the launch, which `tfdeploy queue` changes; the last one that was
+        read if the disk fails."""
+        with suppress(OSError, ValueError):
+            changed_at = os.stat(self._launch_file).st_mtime_ns
+            if changed_at != self._read_at:
+                self._priority = records.load(Launch, self._launch_file).priority
+                self._read_at = changed_at
         return self._priority
 
     def _take_or_give_back(self) -> None:
-        waiting = places.all_places()
-        self._is_first = not any(places.ahead_of(place, waiting) for place in self._places)
+        has_places = len(self._places) == len(self._launch.waits_for)
+        self._is_first = has_places and places.is_first(self._places)
         if self._holds and not self._is_first:
             self._give_back()
         elif self._is_first and not self._holds and time.monotonic() >= self._retry_at:

@@ -51,7 +51,7 @@ RENDEZVOUS_MARGIN_S = 30.0
 LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5
 FIRST_EXPLAIN_S, EXPLAIN_S = 0.5, 10.0  # after which time in the queue hosts are asked why
-AGE = re.compile(r" \d+[smhd] ago")  # what changes in a reason that stays the same
+AGE = re.compile(r" \d+[smhd]\b")  # what changes in a reason that stays the same
 LOG_LINES = 20  # of each log that an error shows
 
 

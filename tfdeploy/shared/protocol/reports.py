@@ -26,28 +26,27 @@ class Status(RunRequest[TaskReports]):
     tail: int
 
 
-class WaitingTask(Message):
-    """A task that waits in the queue of its host. `project` is "" if the host hides it."""
+class QueuedRun(Message):
+    """A run that waits on a host, since `submitted` by the clock of its chief's host. The host may
+    hide its `project` (then "") and for how long it has waited."""
 
     project: str
     run: str
-    task: str
     user: str
     priority: int
-    age_s: float
-    """The seconds since its run was submitted, by the host's clock."""
-    waits_for: List[str]
+    submitted: int
+    age_s: Optional[float]
     reason: str
 
 
 class HostQueue(Message):
-    """The tasks of all users that wait on a host, first come first."""
+    """The runs of all users that wait on a host, first come first."""
 
-    tasks: List[WaitingTask]
+    runs: List[QueuedRun]
 
 
 class ListQueue(Request[HostQueue]):
-    """Ask which tasks wait on a host."""
+    """Ask which runs wait on a host."""
 
     REPEATABLE = True
 
@@ -137,7 +136,7 @@ class GpuState(Message):
     total_bytes: int
     """Its memory."""
     free: bool
-    """Whether a start would take it."""
+    """Whether nobody uses it. A run in the queue may wait for it."""
     users: List[GpuUser]
     """What uses it, as far as this user may see it."""
 
@@ -159,6 +158,8 @@ class HostState(Message):
     """Its GPUs."""
     unseen: List[str]
     """What could not be seen, and why."""
+    waiting: int
+    """The runs of all users that wait in its queue."""
 
 
 class LookAtHost(Request[HostState]):

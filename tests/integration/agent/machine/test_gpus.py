@@ -187,6 +187,16 @@ def test_a_refused_choice_names_who_has_each_gpu(provide, stranger):
     )
 
 
+def test_several_gpus_of_one_run_have_one_sentence():
+    taken = {gpu: Refusal(f"GPU {gpu} is taken by x", held_by="r") for gpu in (0, 1, 3)}
+    taken[2] = Refusal("GPU 2 is taken by y")
+    [refused] = gpus._too_few(dict.fromkeys(range(4), ""), 1, taken)
+    assert refused.message == (
+        "1 of GPUs 0, 1, 2, 3 is needed, none is free: "
+        "GPU 0 is taken by x (and GPU 1, 3); GPU 2 is taken by y"
+    )
+
+
 def test_tasks_see_the_gpus_that_were_chosen(provide, stranger, release, monkeypatch):
     stub = provide(4)
     stub.use(0, stranger)

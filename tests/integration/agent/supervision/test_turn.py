@@ -12,8 +12,10 @@ from support.builders import end_processes, eventually, make_heartbeat_settings,
 from support.ports import free_port
 
 from integration.agent.supervised_task import PACKAGE, SupervisedTask
+from tfdeploy.agent import paths
 from tfdeploy.agent.machine import leases
 from tfdeploy.agent.queue import places, report
+from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import PROCESS
 
 SLEEP = "time.sleep(600)"
@@ -112,8 +114,8 @@ def test_who_waits_sees_when_the_run_ends_that_has_the_gpu(submit, gpus):
     second = submit(2, gpus[0])
     reason = report.explain(second[0].launch)
     assert reason.startswith("GPU 0 is taken by ")
-    assert reason.endswith(", and ends within 2h")
-    assert report.explain(submit(3, gpus[0])[0].launch).endswith(", and ends within 2h")
+    assert reason.endswith(", ends within 2h 5m")
+    assert report.explain(submit(3, gpus[0])[0].launch).endswith(", ends within 2h 5m")
 
 
 @pytest.mark.parametrize("lost", [0, 1], ids=["chief", "worker"])
@@ -154,6 +156,27 @@ def test_a_task_that_is_stopped_while_its_run_starts_leaves_nothing(submit, gpus
     assert {task.wait_for_end().state for task in run} == {"STOPPED"}
     assert [leases.holder(gpu) for gpu in gpus] == [None, None]
     assert not [place for place in places.all_places() if place.resource in gpus]
+
+
+def test_a_stranger_with_the_name_of_a_place_ends_no_run(submit, gpus):
+    held = leases.acquire(gpus[:1])
+    [task] = submit(1, gpus[0])
+    moved = replace(task.launch, priority=5)
+    stranger = leases.acquire([place.lease for place in places.places_of(moved, 5)])
+    report.move("p", task.launch.run, "worker:0", 5)
+    leases.release(held)
+    assert have_started([task])
+    leases.release(stranger)
+
+
+def test_a_run_whose_disk_fails_keeps_its_place_and_starts(submit, gpus):
+    held = leases.acquire(gpus[:1])
+    [task] = submit(1, gpus[0])
+    [later] = submit(2, gpus[0])
+    os.unlink(paths.launch(task.task_dir))
+    leases.release(held)
+    assert have_started([task])
+    assert states([later]) == ["QUEUED"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users")
