@@ -71,7 +71,7 @@ def test_each_trial_runs_once_and_the_best_one_comes_home(project):
     document = json.loads(project.ok("trials", *values(6), *OBJECTIVE, "--json"))
     assert (document["best"], document["trials"][0]["value"]) == (5, 0.12)
     assert [t["state"] for t in document["trials"]] == ["SUCCEEDED"] * 6
-    assert {t["host"] for t in document["trials"]} == {*project.hosts}
+    assert {t["host"] for t in document["trials"]} <= {*project.hosts}  # whose slot asks first
     for number in range(6):
         (folder,) = trial_folders(project, number)
         assert (folder / "attempts").read_text() == "x"

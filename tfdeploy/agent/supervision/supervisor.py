@@ -117,7 +117,7 @@ class Supervisor:
             unsafe, _ = own_folders.find_unsafe(self.task_dir)
             if unsafe:
                 return Exit(126, reason=unsafe, final=True), ""
-            child = spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
+            child = self._spawn()
         except OSError as error:
             return restart.not_started(self.launch.argv[0], error), ""
         # Without a port the task is READY at once, though it has not proved yet that it works.
@@ -133,6 +133,9 @@ class Supervisor:
         is_final = order.state == FAILED or self.membership.run_has_ended()
         outcome = Exit(child.wait(), stopped, order.reason, final=is_final)
         return outcome, order.cause
+
+    def _spawn(self) -> subprocess.Popen:  # type: ignore[type-arg]
+        return spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
 
     def _watch(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]
         def on_ready(reason: str) -> None:

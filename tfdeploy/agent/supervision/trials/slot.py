@@ -12,11 +12,11 @@ from ....shared.outcome import describe_exit
 from ....shared.protocol.record import replace
 from ....shared.records import FAILED, READY, SUCCEEDED
 from ....shared.trials import BAD, IDLE, INTERRUPTED, OVER, RUNNING, TrialOrder, TrialRecord
-from ... import own_folders, paths
+from ... import paths
 from ...machine import process
 from ...releases import work_directory
 from .. import restart
-from ..restart import Attempt, Exit
+from ..restart import Exit
 from ..spawn import spawn
 from ..supervisor import Supervisor
 from ..termination import Order
@@ -82,60 +82,44 @@ class SlotSupervisor(Supervisor):
 
     def _run_trial(self, order: TrialOrder) -> bool:
         """Run a trial to its end. Return False if the slot itself must end."""
-        point = self.launch.trials.points[order.trial]
-        words = " ".join("{}={}".format(*each) for each in point.items())[:MAX_POINT]
         self._record(TrialRecord(order.trial, order.attempt, RUNNING, self.launch.task))
-        self._started_at, self._end, self._objective = time.monotonic(), None, None
-        self.attempts.append(Attempt(time.monotonic(), ready=False))
-        self.log.tail = b""
-        self._peers.resolve()
-        ending = self._attempt(order.trial, "trial {}: {}".format(order.trial, words))
+        self._started_at, self._end, self._order = time.monotonic(), None, None
+        self._objective, self.attempts = None, []
+        outcome, cause = self._run_attempt()
+        self._is_running = False
+        self.log.flush()
+        ending, self._order = self._order, None
+        if ending is None or ending is self._end or ending.state in (records.BACKOFF, FAILED):
+            self._record_end(outcome)
+        else:
+            self._order = ending
+            ended = {"state": INTERRUPTED, "reason": ending.reason, "seconds": self._seconds()}
+            self._journal.add(replace(self._trial, at=time.time(), **ended))
+            self.write(
+                ending.state, reason=ending.reason, cause=cause, planned=ending.planned, pid=None
+            )
+            return False
         try:
             self.log.copy_to("")
         except OSError:
             pass
-        if ending is None:
-            return True
-        ended = {"state": INTERRUPTED, "reason": ending.reason, "seconds": self._seconds()}
-        self._journal.add(replace(self._trial, at=time.time(), **ended))
-        self.write(
-            ending.state, reason=ending.reason, cause=ending.cause, planned=ending.planned, pid=None
-        )
-        return False
+        return True
 
-    def _attempt(self, number: int, title: str) -> Optional[Order]:
-        """Run a trial's process, and record how it ended. Return the order that ends the slot."""
-        try:
-            unsafe, _ = own_folders.find_unsafe(self.task_dir)
-            if unsafe:
-                raise PermissionError(None, unsafe)
-            launch, folder = self._prepare(number)
-            child = spawn(launch, self.task_dir, self.mark, self.log.descriptor, folder)
-        except OSError as error:
-            self._record_end(restart.not_started("trial {}".format(number), error), error)
-            return None
-        self.write(READY, pid=child.pid, reason=title)
-        self._is_running = True
-        order = self._order = self._watch(child)
-        self._is_running = False
-        if order is None:
-            code = child.wait()
-            self._end_all(child.pid)
-            self.log.flush()
-            self._record_end(Exit(code))
-            return None
-        if order.state == records.BACKOFF and order is not self._end:
-            process.dump_stacks(self.mark, child.pid)
-        self._end_trial(child.pid)
+    def _spawn(self) -> Any:
+        number = self._trial.trial
+        launch, folder = self._prepare(number)
+        child = spawn(launch, self.task_dir, self.mark, self.log.descriptor, folder)
+        words = " ".join("{}={}".format(*p) for p in self.launch.trials.points[number].items())
+        title = "trial {}: {}".format(number, words[:MAX_POINT])
+        self.state, self._is_running = replace(self.state, reason=title), True
+        return child
+
+    def _exit_by_itself(self, child: Any) -> Exit:
         code = child.wait()
+        self._end_all(child.pid)
         self.log.flush()
-        if order is self._end:
-            self._record_end(Exit(code, stopped=True, reason=order.reason))
-        elif order.state in (records.BACKOFF, FAILED):
-            self._record_end(Exit(code, reason=order.reason, final=order.state == FAILED))
-        else:
-            return order
-        return None
+        reason = _describe_failure(code, self.log.tail) if code else ""
+        return Exit(code, reason=reason + self._memory_detail(code))
 
     def _prepare(self, number: int) -> Any:
         """Fill the trial's directory, with what an earlier attempt on this host has written. Return
@@ -154,9 +138,9 @@ class SlotSupervisor(Supervisor):
             self._objective = Objective(objective, self.launch.trials.mode, folder, log)
         return launch, folder
 
-    def _end_trial(self, leader: int) -> None:
+    def _end_all(self, leader: int) -> List[int]:
         grace_s = min(self.launch.stop_grace_s, self.launch.trials.lost_after_s * GRACE)
-        process.end_all(self.mark, leader, grace_s, os.getpid())
+        return process.end_all(self.mark, leader, grace_s, os.getpid())
 
     def _run_order(self) -> Optional[Order]:
         """Return the order for the slot, or for the trial that it runs."""
@@ -173,14 +157,14 @@ class SlotSupervisor(Supervisor):
         self._end_state = INTERRUPTED
         if silent_s > self.launch.trials.lost_after_s * FENCE:
             chief = self.launch.heartbeat.chief
-            return _end("no message from {} for {:.0f} s".format(chief, silent_s))
+            return Order("no message from {} for {:.0f} s".format(chief, silent_s))
         answer = self.membership.exchange(own)
         if answer is None:
             return None
         if (answer.trial, answer.attempt) != (own.trial, own.attempt):
-            return _end("another slot has the trial")
+            return Order("another slot has the trial")
         self._end_state = BAD if answer.stop else INTERRUPTED
-        return _end(answer.stop) if answer.stop else None
+        return Order(answer.stop) if answer.stop else None
 
     def _read_objective(self) -> None:
         begin = time.monotonic()
@@ -197,17 +181,17 @@ class SlotSupervisor(Supervisor):
         if not self.launch.is_chief:  # its board records it
             self._journal.add(self._trial)
 
-    def _record_end(self, ended: Exit, error: Optional[OSError] = None) -> None:
+    def _record_end(self, ended: Exit) -> None:
         """Record how the process of the trial ended, with the last values of its objective."""
         self._read_objective()
-        text = self.log.tail.decode(errors="replace") + (error.strerror or "" if error else "")
+        text = self.log.tail.decode(errors="replace") + ended.reason
         is_full = ended.code != 0 and any(words in text for words in NO_SPACE)
         if ended.stopped:
             state, reason = self._end_state, ended.reason
         elif ended.code == 0 and not ended.reason:
             state, reason = records.SUCCEEDED, self._note()
         else:
-            state, reason = FAILED, ended.reason or _describe_failure(ended.code, self.log.tail)
+            state, reason = FAILED, ended.reason
         self._record(
             replace(
                 self._trial,
@@ -231,10 +215,6 @@ class SlotSupervisor(Supervisor):
             return "its {} is no number".format(objective.name)
         names = ", ".join(objective.names) or "no scalar"
         return "it wrote no {}; it wrote {}".format(objective.name, names)
-
-
-def _end(reason: str) -> Order:
-    return Order(reason, records.BACKOFF)
 
 
 def _describe_failure(code: int, tail: bytes) -> str:
