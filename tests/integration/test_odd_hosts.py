@@ -83,3 +83,5 @@ def test_the_run_that_was_started_last_is_meant_although_the_clock_was_ahead(loc
     assert {task["state"] for task in project.status().values()} == {"READY"}
     assert f"all processes of run {project.runs[-1]} have exited" in project.ok("stop")
     assert project.processes() == {}
+    project.ok("prune", "--keep", "0", "--yes")  # else it stays the newest run for other tests
+    project.ok("push")
