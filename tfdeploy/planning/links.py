@@ -124,10 +124,11 @@ def slow_links(links: Sequence[Link]) -> Iterator[HostError]:
     if not slow:
         return
     first = min(slow, key=lambda link: link.bits_s or 0)
-    culprit = _culprit(slow, [link for link in links if link not in slow])
+    fast = [link for link in links if link.bits_s is not None and link not in slow]
+    culprit, found = _blame(slow, fast)
     words = [f"{rate_words(first)}, the median of all links is {format_bit_rate(usual)}"]
     words += [f"{end.host} uses {end.words}" for end in (first.source, first.target)]
-    words += [f"{culprit} is slow with each of its peers"] if culprit else []
+    words += [found] if found else []
     yield HostError(culprit or first.source.host, "; ".join(words))
 
 
@@ -136,11 +137,18 @@ def rate_words(link: Link) -> str:
     return f"{link.source.host} → {link.target.host}: {rate}"
 
 
-def _culprit(slow: Sequence[Link], others: Sequence[Link]) -> str:
-    """Return the host that takes part in all slow links, and in no other one; "" if several do."""
+def _blame(slow: Sequence[Link], fast: Sequence[Link]) -> tuple[str, str]:
+    """Return the host that takes part in all slow links and in no fast one, and what was measured
+    of it and its peers; ("", "") if there is none, or more than one."""
     common = set.intersection(*(link.hosts for link in slow))
-    common -= {host for link in others for host in link.hosts}
-    return common.pop() if len(common) == 1 else ""
+    common -= {host for link in fast for host in link.hosts}
+    if len(common) != 1:
+        return "", ""
+    [host] = common
+    peers = {each for link in slow for each in link.hosts} - common
+    if len(peers) == 1:
+        return host, f"{peers.pop()} is faster with others"
+    return host, f"{host} is slow with each of {len(peers)} peers"
 
 
 def _hosts_of(plan: Plan, jobs: Collection[str]) -> list[str]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
+from types import SimpleNamespace
 
-from tfdeploy.commands import queue
+import pytest
+from support.builders import make_run
+
+from tfdeploy.commands import queue, start
 from tfdeploy.errors import HostError
 from tfdeploy.output.console import Console
+from tfdeploy.shared.protocol.preflight import FreePorts
 from tfdeploy.shared.protocol.reports import HostQueue, QueuedRun
 
 FIRST, SECOND = "20260101-101500-aaaa", "20260101-101500-bbbb"
@@ -78,3 +83,14 @@ def test_control_characters_of_a_host_are_escaped(printed):
 def test_a_queue_of_which_a_host_says_nothing_is_not_empty(printed):
     assert printed(a=HostError("a", "no answer")) == ["no run waits on the hosts that answer"]
     assert printed(a=[]) == ["no run waits"]
+
+
+@pytest.mark.parametrize("ports", ["auto", [2222, 2223, 2224]])
+def test_clocks_of_controllers_do_not_matter(tmp_path, monkeypatch, ports):
+    hosts = "[hosts.a]\nworkers = 2\nports = [2222, 2223, 2224]"
+    run = replace(make_run(tmp_path, hosts=hosts), auto_ports=("a",) if ports == "auto" else ())
+    agent = SimpleNamespace(ask=lambda request: FreePorts([2224], 1000.5))
+    fleet = SimpleNamespace(agents={"a": agent})
+    for clock in (1000.0, 4600.0):
+        monkeypatch.setattr("time.time", lambda clock=clock: clock)
+        assert start._submit(fleet, run)[1] == 1000

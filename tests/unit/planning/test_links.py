@@ -78,7 +78,7 @@ FAST = [link(pair, 9.4 * GBIT_S, 9.4 * GBIT_S, 10_000, 10_000) for pair in ("ab"
 def test_a_slow_link_is_named_with_its_cards():
     assert notes(*FAST, link("cd", 94e6, 95e6, 10_000, 100)) == [
         "d: c → d: 94 Mbit/s, the median of all links is 9.4 Gbit/s; c uses eth0 at 10.0 Gbit/s; "
-        "d uses eth1 at 100 Mbit/s; d is slow with each of its peers"
+        "d uses eth1 at 100 Mbit/s; c is faster with others"
     ]
 
 
@@ -90,9 +90,15 @@ def test_a_link_that_is_slow_in_one_direction_blames_no_host():
 
 def test_a_host_that_is_slow_with_each_peer_is_blamed():
     assert notes(*FAST, link("da", GBIT_S, GBIT_S), link("bd", GBIT_S, GBIT_S))[0].endswith(
-        "; d is slow with each of its peers"
+        "; d is slow with each of 2 peers"
     )
-    assert not notes(*FAST, link("de", GBIT_S, GBIT_S))[0].endswith("of its peers")
+    assert notes(*FAST, link("de", GBIT_S, GBIT_S))[0].endswith("d uses eth0; e uses eth1")
+
+
+def test_a_link_that_was_not_measured_blames_no_host():
+    dead = links.not_measured(("d", "f"), "no route to host")
+    [_, slow] = notes(*FAST, link("de", GBIT_S, GBIT_S), dead)
+    assert slow.endswith("d uses eth0; e uses eth1")
 
 
 def test_a_dead_link_is_reported_with_its_reason():

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from .membership import ChiefMembership, OtherMembership
 
 POLL_S, BEHIND_POLL_S = 5.0, 15.0  # of a task that waits for long: the first one, and others
-BUSY_RETRY_S = 30.0  # for what another program uses: nvidia-smi is slow
+# After which time it looks again at what another program uses: nvidia-smi is slow.
+RETRY_S, MAX_RETRY_S = 1.0, 30.0
 
 
 class Turn:
@@ -46,7 +47,7 @@ class Turn:
         self._places: List[Place] = []
         self._place_leases: List[int] = []
         self._changed_at = time.monotonic()
-        self._retry_at = 0.0
+        self._retry_at, self._retry_s = 0.0, RETRY_S
         self._is_first = False
         self._enter_queue()
 
@@ -105,11 +106,15 @@ class Turn:
     def _take(self) -> None:
         launch = self._launch
         if not resources.are_unleased(launch):
+            self._retry_s = RETRY_S  # a run that ends has soon left its GPUs
             return
         try:
+            for refusal in resources.taken(launch):  # `acquire` looks again and again
+                raise refusal
             launches, taken = resources.acquire([launch], resources.gpus_of(launch))
         except Refusal:
-            self._retry_at = time.monotonic() + BUSY_RETRY_S
+            self._retry_at = time.monotonic() + self._retry_s
+            self._retry_s = min(MAX_RETRY_S, 2 * self._retry_s)
             return
         self.launch, self.leases, self._holds = launches[0], taken[launch.task], True
 
