@@ -23,6 +23,7 @@ from attacks import signed_messages
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs
 from tfdeploy.agent.reports import progress
+from tfdeploy.agent.supervision.trials.objective import Objective
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config import toml_text
 from tfdeploy.documents import Failure, to_json
@@ -35,6 +36,7 @@ from tfdeploy.release import gitignore
 from tfdeploy.shared import event_scalars, state_file
 from tfdeploy.shared.protocol.record import field_types
 from tfdeploy.shared.protocol.reports import Follow
+from tfdeploy.shared.trials import RUNNING, TrialRecord, parse_lines, to_line
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.ssh import config as ssh_config
 from tfdeploy.transport.ssh import known_hosts
@@ -277,6 +279,28 @@ def read_state_file(data: bytes) -> None:
         state_file.file_set([f"{name}.index", "x"], name)
 
 
+# What a trial writes
+
+TRIALS = [
+    b"Epoch 1/2\n1/2 \xe2\x94\x81 1s 9ms/step - loss: 0.5\r2/2 - loss: 1e-3\nversion: 2.21.0\n"
+    b'step 12, loss = nan\n{"step": 3, "loss": 0.5, "x": [1]}\n'
+    b'\fepoch,loss,"a,b"\n0,0.5,"1,2"\n1,inf,\n\f{"epoch": 2, "loss": -Infinity}\n'
+]
+
+
+def read_trial(data: bytes) -> None:
+    folder = Path(FOLDER.name) / "trial"
+    folder.mkdir(exist_ok=True)
+    files = (folder.with_suffix(".log"), folder / "a.csv", folder / "a.jsonl")
+    for file, content in zip(files, (*data.split(b"\f"), b"", b""), strict=False):
+        file.write_bytes(content)
+    found = Objective("loss", "min", str(folder), str(files[0]))
+    found.read()
+    value, step = found.best()
+    record = TrialRecord(0, 1, RUNNING, "worker:0", value=value, step=step, rungs=found.rungs())
+    assert [*parse_lines(to_line(record))] == [record]
+
+
 KINDS = {
     "hosts.toml": (read_hosts_toml, HOSTS_TOML),
     "records": (read_record, RECORDS),
@@ -289,6 +313,7 @@ KINDS = {
     "events of a run": (read_events_of_run, answers_of(FOLLOW)),
     "event files": (read_event_file, EVENT_FILES),
     "state files": (read_state_file, STATE_FILES),
+    "trials": (read_trial, TRIALS),
     "questions of a host": (signed_messages.read_question, signed_messages.QUESTIONS),
     "answers of the chief's host": (signed_messages.read_answer, signed_messages.ANSWERS),
 }
