@@ -34,6 +34,9 @@ class ShownStart(StartWatcher):
     def on_sent(self, outcome: Outcome, intent: Intent) -> None:
         self._console.print_push_result(outcome, intent)
 
+    def on_wait(self, waiting: Sequence[str]) -> None:
+        self._console.print_waiting(waiting)
+
     def moving(self, transfers: Transfers) -> AbstractContextManager[object]:
         return self._console.show_transfers(transfers)
 

@@ -159,7 +159,7 @@ def _send_uv(fleet: Fleet, states: Mapping[str, EnvironmentState]) -> dict[str, 
     for platform, hosts in platforms.items():
         release = wheelhouse.uv_release(*platform)
         if release:
-            send(fleet, fleet.inventory.project, release, hosts, "uv")
+            send(fleet, fleet.inventory.project, release, hosts, what="uv")
             sent |= dict.fromkeys(hosts, release.id)
     return sent
 
@@ -238,7 +238,7 @@ def _send_wheels(
                 transfer.file = f"{note}: {step}"
 
             release = wheelhouse.download(spec, target, Path(folder), show)
-        send(fleet, fleet.inventory.project, release, hosts, "wheels")
+        send(fleet, fleet.inventory.project, release, hosts, what="wheels")
         return release
 
 

@@ -31,6 +31,9 @@ class PushWatcher:
         """Return a context for the time in which releases are sent, and environments built."""
         return nullcontext()
 
+    def on_wait(self, waiting: Sequence[str]) -> None:
+        """Take the hosts that take longer than the others."""
+
     def on_sent(self, outcome: Outcome, intent: Intent) -> None:
         """Take what was sent where."""
 
@@ -56,7 +59,7 @@ def push(
     """
     hosts = intent.hosts if hosts is None else hosts
     with watcher.moving(fleet.transfers):
-        outcome = _send_releases(fleet, intent, hosts)
+        outcome = _send_releases(fleet, intent, watcher, hosts)
     watcher.on_sent(outcome, intent)
     specs = {host: spec for host, spec in intent.environments.items() if host in hosts}
     if specs:
@@ -66,16 +69,18 @@ def push(
     return outcome
 
 
-def _send_releases(fleet: Fleet, intent: Intent, hosts: Sequence[str]) -> Outcome:
+def _send_releases(
+    fleet: Fleet, intent: Intent, watcher: PushWatcher, hosts: Sequence[str]
+) -> Outcome:
     project, source = intent.inventory.project, intent.release
     if intent.options.release:
         refuse_missing_release(fleet, intent)
         outcome = {source.id: dict.fromkeys(hosts, False)}
     else:
-        outcome = {source.id: send(fleet, project, source, hosts)}
+        outcome = {source.id: send(fleet, project, source, hosts, watcher.on_wait)}
     for place, data in intent.data.items():
         readers = [host for host in intent.readers(place) if host in hosts]
-        outcome[data.id] = send(fleet, project, data, readers)
+        outcome[data.id] = send(fleet, project, data, readers, watcher.on_wait)
     return outcome
 
 

@@ -64,12 +64,15 @@ def send(
     project: str,
     release: Release,
     hosts: Iterable[str],
+    on_wait: Callable[[list[str]], None] = lambda waiting: None,
+    *,
     what: str = "",
 ) -> dict[str, bool]:
     """Send `release` to those of the hosts that lack it; return for each whether it was sent there.
     Of hosts that share a file system, one receives it.
 
-    The fleet's transfers show how far it is, and `what` is sent. Raises the errors of all hosts.
+    The fleet's transfers show how far it is, and `what` is sent. `on_wait` gets the hosts that take
+    longer than the others. Raises the errors of all hosts.
     """
     names = list(hosts)
     groups = shared_directory.group_by_store(fleet.inventory, names)
@@ -85,7 +88,10 @@ def send(
             with fleet.transfers.begin(f"to {agent.host}", release.size) as transfer:
                 return sender.send_to(agent, transfer, lambda arrived: transfer(what, arrived))
 
-        lacked = fleet.outcomes(groups, send_to)
+        def report(outcomes: Mapping[str, object]) -> None:
+            on_wait([host for host in groups if host not in outcomes])
+
+        lacked = fleet.outcomes(groups, send_to, on_wait=report)
         reached = {h: each for h, each in lacked.items() if not isinstance(each, TfdeployError)}
         last.record(reached, release.id)
         raise_all(errors_of(lacked))

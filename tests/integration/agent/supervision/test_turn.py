@@ -102,7 +102,9 @@ def test_a_smaller_run_waits_for_a_larger_one_that_came_first(submit, gpus):
     held = leases.acquire(gpus[1:])
     big, small = submit(1, *gpus), submit(2, gpus[0])
     assert holds(big[0], gpus[0])
-    assert report.explain(small[0].launch).startswith("second for GPU 0, behind ")
+    reason = report.explain(small[0].launch)
+    assert reason.startswith("second for GPU 0, behind ")
+    assert reason.count(big[0].launch.run) == 1
     leases.release(held)
     assert have_started(big)
     assert states(small) == ["QUEUED"]
