@@ -17,6 +17,7 @@ from tfdeploy.shared.records import READY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from tfdeploy.commands.watch import WatchedHost, WatchedRun, WatchedTask
     from tfdeploy.hosts.following import Following
@@ -30,6 +31,7 @@ PATH = "/metrics"
 ALL_S = 10.0  # until all hosts should have reported
 GPUS_S = 3.0  # until nvidia-smi should have answered
 CLIENT_S = 10.0
+MAX_THREADS = 64  # any user of the controller can connect
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Each metric with its help; a counter's name ends in _total.
 METRICS = {
@@ -95,7 +97,7 @@ def serve(watched: WatchedRun, following: Following, port: int) -> None:
             """Print no line for each request."""
 
     try:
-        server = ThreadingHTTPServer((LOOPBACK, port), Handler)
+        server = _Server((LOOPBACK, port), Handler)
     except OSError as error:
         raise TfdeployError(f"port {port}: {error.strerror}", "use another one: --port") from None
     with server:
@@ -108,6 +110,14 @@ def serve(watched: WatchedRun, following: Following, port: int) -> None:
                     break
         finally:
             server.shutdown()
+
+
+class _Server(ThreadingHTTPServer):
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if threading.active_count() < MAX_THREADS:
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
 
 
 def _with_gpus(watched: WatchedRun) -> list[WatchedHost]:

@@ -238,7 +238,8 @@ def _trial_columns(result: TrialsResult) -> tuple[str, ...]:
     objective, _ = result.run.inventory.trials.goal
     values = (objective, "AT STEP") if objective else ()
     reason = ("REASON",) if any(map(_trial_reason, result.trials)) else ()
-    return ("TRIAL", *parameters, *values, "TIME", "STATE", "HOST", *reason)
+    # What matters first: a narrow terminal cuts the rest.
+    return ("TRIAL", *values, "TIME", "STATE", *parameters, "HOST", *reason)
 
 
 def _trial_rows(result: TrialsResult) -> Iterator[dict[str, Cell]]:

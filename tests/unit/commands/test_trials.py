@@ -57,5 +57,6 @@ def test_a_column_for_reasons_is_shown_if_there_is_any(result, capsys):
     Console().print_trials(result(record(0, FAILED), again))
     header, first, *_, summary = capsys.readouterr().out.splitlines()
     assert header.split()[-1] == "REASON"
-    assert first.split() == [*"00", "0.5", "3", "7s", "SUCCEEDED", "w", "worker:0", "attempt", "2"]
+    shown = ["0", "0.5", "3", "7s", "SUCCEEDED", "0", "w", "worker:0", "attempt", "2"]
+    assert first.split() == shown
     assert summary == "4 trials: 1 succeeded, 3 waiting; best: trial 0 with 0.5 (lr=0)"

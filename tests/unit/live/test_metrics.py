@@ -3,6 +3,7 @@ that draws them."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -17,6 +18,7 @@ from support.ports import free_port
 from support.waiting import until
 
 from tfdeploy.errors import TfdeployError, Unreachable
+from tfdeploy.live import metrics
 from tfdeploy.live.metrics import METRICS, exposition, once, serve
 from tfdeploy.shared.records import LogProgress, Pace
 from unit.live.samples import GB, gpu, host_use, sample, task_use, watched_run
@@ -178,6 +180,27 @@ def test_metrics_are_served_until_the_run_ends():
     of_a_page = Request(f"http://127.0.0.1:{port}/metrics", headers={"Host": "evil.example"})
     with pytest.raises(HTTPError, match="403"):
         urlopen(of_a_page, timeout=10)
+    following.over.set()
+    serving.join()
+
+
+def test_clients_that_say_nothing_get_only_so_many_threads(monkeypatch):
+    following, port = Following(), free_port()
+    serving = threading.Thread(target=serve, args=(watched_run(), following, port), daemon=True)
+    serving.start()
+
+    def connect():
+        with contextlib.suppress(OSError):
+            return socket.create_connection(("127.0.0.1", port), 10)
+
+    with until(connect, "a connection") as silent:
+        until(lambda: any("process_request" in t.name for t in threading.enumerate()), "its thread")
+        monkeypatch.setattr(metrics, "MAX_THREADS", threading.active_count())
+        with connect() as one_more:
+            assert one_more.recv(1) == b""
+        silent.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            silent.recv(1)
     following.over.set()
     serving.join()
 

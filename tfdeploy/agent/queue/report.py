@@ -43,7 +43,7 @@ def explain(launch: Launch) -> str:
         return (taken or [NEXT])[0]
     if places.is_first(own):
         return reason
-    return "; ".join(filter(None, [reason, _taken(own, titles)]))
+    return "; ".join(filter(None, [reason, _taken(own, waiting, titles)]))
 
 
 def list_queue() -> HostQueue:
@@ -97,19 +97,20 @@ def _reason(own: List[Place], waiting: List[Place], titles: Dict[str, str]) -> s
         return READY
     ahead = max((places.ahead_of(place, waiting) for place in blocked), key=_count_runs)
     if not ahead:
-        return _taken(blocked, titles) or NEXT
+        return _taken(blocked, waiting, titles) or NEXT
     last = ahead[-1]
     number = _ordinal(_count_runs(ahead) + 1)
     title = titles.get(last.resource, leases.title(last.resource))
     return "{} for {}, behind {}".format(number, title, _name(places.holder(last), last.run))
 
 
-def _taken(own: List[Place], titles: Dict[str, str]) -> str:
-    """Return who has the first resource of these places that another run or program has; "" if
-    nobody has one."""
+def _taken(own: List[Place], waiting: List[Place], titles: Dict[str, str]) -> str:
+    """Return who has the first resource of these places that a run which does not wait, or another
+    program, has; "" if there is none."""
+    queued = {place.run for place in waiting}
     for place in own:
         holder = leases.holder(place.resource)
-        if holder is None or holder.run == place.run:
+        if holder is None or holder.run in queued:
             continue
         title = titles.get(place.resource, leases.title(place.resource))
         left_s = places.seconds_left(holder)

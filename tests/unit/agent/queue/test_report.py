@@ -8,6 +8,7 @@ import secrets
 import socket
 
 import pytest
+from support.builders import make_launch
 
 from tfdeploy.agent.machine import leases, nvidia
 from tfdeploy.agent.queue import places, report
@@ -62,6 +63,15 @@ def test_a_run_has_one_reason_that_counts_runs_and_names_gpus_by_their_index(gpu
     assert first.startswith(f"GPU 2 is taken by pid {os.getpid()}")
     assert second == f"second for GPU 0, behind {ME}'s run ra"
     assert fourth == f"number 4 for GPU 0, behind {ME}'s run rc"
+
+
+def test_a_run_that_holds_what_it_waits_for_is_named_once(gpus, wait, monkeypatch):
+    wait("ra", gpus[0], submitted=1)
+    wait("rb", gpus[0], submitted=2)
+    holder, ours = leases.holder, leases.Holder(user=ME, run="ra", task="worker:0")
+    monkeypatch.setattr(leases, "holder", lambda each: ours if each == gpus[0] else holder(each))
+    launch = make_launch(run="rb", submitted=2, gpus=[0], waits_for=[gpus[0]])
+    assert report.explain(launch) == f"second for GPU 0, behind {ME}'s run ra"
 
 
 def test_a_gpu_that_nvidia_smi_does_not_list_has_no_uuid_in_its_name(gpus, wait):
