@@ -28,6 +28,7 @@ GROUPS = PREPARE, TRAIN, WATCH, RESULTS, DISK, MEASURE, SHELL = (
 # Errors of Click, which Typer has in a private module.
 UNKNOWN_OPTION = "NoSuchOption"
 MISSING = "MissingParameter"
+SIMILAR = 0.8  # how like an option a mistyped one is, so that it is suggested; difflib's ratio
 
 
 INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
@@ -120,6 +121,9 @@ class Command(TyperCommand):
             short = f"tfdeploy {self.name} -- {typed}"
             example = self._examples[0] if words.required else short
             found = getattr(error, "message", "")
+            options = getattr(error, "possibilities", None) or ()
+            if similar := difflib.get_close_matches(option, options, 1, SIMILAR):
+                found += f" (did you mean {similar[0]}?)"
             text = f"{found}; words for the program follow --: {example}"
             raise WrongWords(text, ctx) from None
         if extra and not ctx.resilient_parsing:

@@ -131,6 +131,11 @@ def test_an_unknown_command_option_or_value_exits_with_2(tfdeploy, folder, comma
             "plan --lr",
             "--lr; words for the program follow --: tfdeploy plan -- --lr",
         ),
+        (
+            "start --queu",
+            "--queu (did you mean --queue?); "
+            "words for the program follow --: tfdeploy start -- --queu",
+        ),
         ("plan --lr=0.1 --hosts x", "words for the program follow --: tfdeploy plan -- --lr=0.1"),
     ],
 )
