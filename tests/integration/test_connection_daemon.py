@@ -376,6 +376,17 @@ def test_several_first_commands_start_one_daemon(controller):
     assert connections == {controller.connection_of_command()}
 
 
+def test_commands_that_exit_at_once_do_not_cost_the_connection(controller):
+    """The end of a command's input must not follow the end of its channel: sshd disconnects."""
+    inventory = controller.inventory()
+    transports = [DaemonTransport(inventory.host("one"), inventory) for _ in range(8)]
+    with ThreadPoolExecutor(len(transports)) as pool:
+        outputs = pool.map(
+            lambda each: each.run(SHOW_CONNECTION, timeout_s=600).stdout, transports * 25
+        )
+        assert len(set(outputs)) == 1
+
+
 def test_a_second_daemon_does_not_replace_the_first(controller):
     first, daemons = controller.use_and_park(), controller.daemons
     read_end, write_end = os.pipe()

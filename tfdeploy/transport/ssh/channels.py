@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfdeploy.transport.ssh.connection import SshConnection
 
 SESSION_PAUSES_S = (0.0, 0.2, 0.4, 0.8)
-CHECK_INTERVAL_S = 1.0
+CHECK_INTERVAL_S, EXCHANGE_POLL_S = 1.0, 0.1
 NO_STATUS = -1  # Paramiko's exit status after a signal, or after the connection was lost
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
@@ -200,7 +200,27 @@ def _write(channel: paramiko.Channel, data: bytes) -> None:
     """Write in a thread beside the reader, so that the two sides never block each other."""
     with suppress(Exception):  # the reader gets the same error, and reports it
         channel.sendall(memoryview(data))  # type: ignore[arg-type]  # bytes: quadratic time
-        channel.shutdown_write()
+        _end_input(channel)
+
+
+def _end_input(channel: paramiko.Channel) -> None:
+    """Do what `shutdown_write` does, but never after the channel's CLOSE.
+
+    Paramiko sends without the channel's lock, so the CLOSE of another thread may pass its EOF. Then
+    sshd ends the connection: "ieof packet referred to nonexistent channel". Here nothing is sent
+    between the decision and the EOF. While keys are exchanged nothing may be sent.
+    """
+    transport = channel.get_transport()
+    while transport.is_active():
+        transport.clear_to_send.wait(EXCHANGE_POLL_S)
+        with transport.clear_to_send_lock:
+            if not transport.clear_to_send.is_set():
+                continue
+            with channel.lock:
+                eof = None if channel.closed else channel._send_eof()  # type: ignore[attr-defined]
+            if eof is not None:
+                transport._send_message(eof)  # type: ignore[attr-defined]
+            return
 
 
 def _drain(host: str, channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
