@@ -217,7 +217,7 @@ class AnyOrder(RuleBasedStateMachine):
         """(c) Both controllers show the state in which the hosts are, and either stops all."""
         self.heal()
         for run in self.runs:
-            # A stop that gives up says so. Beside other tests that was seen; the next one shows why.
+            # A stop that gives up says so. It was seen only while other tests ran.
             stops = [self._stop(name, None, run) for name in self.controllers]
             if self.simulation.live_tasks(run) and all(each.code for each in stops):
                 print("gave up:", *(each.text for each in stops), sep="\n")
