@@ -152,14 +152,22 @@ class LeaseConflict(AgentError):
 
 
 class OutdatedRecord(AgentError):
-    """A host has a newer record of `run` than the controller: it was resumed or scaled
-    after its start number `starts`. `hosts_file` is the run's hosts.toml."""
+    """A host has a newer record of `run` than the controller: it was resumed or scaled after its
+    start number `starts`, the launch `launched`. `hosts_file` is the run's hosts.toml."""
 
     def __init__(
-        self, host: str, message: str, hint: str, run: str, starts: int, hosts_file: Path
+        self,
+        host: str,
+        message: str,
+        hint: str,
+        run: str,
+        starts: int,
+        hosts_file: Path,
+        launched: str = "",
     ) -> None:
         super().__init__(host, message, hint)
         self.run, self.starts, self.hosts_file = run, starts, hosts_file
+        self.launched = launched
 
 
 class TaskError(TfdeployError):

@@ -89,6 +89,21 @@ def test_a_run_that_another_controller_continues_on_other_hosts_is_stopped(machi
     assert machine.live == []
 
 
+@pytest.mark.parametrize("controller", ["A", "B"])
+def test_a_run_that_two_controllers_have_resumed_in_the_same_second_is_stopped(
+    machine, monkeypatch, controller
+):
+    """Some hosts have one record, some the other, and both have as many starts."""
+    machine.start("A", None)
+    monkeypatch.setattr(runs, "age_s", lambda run_id: 60.0)
+    machine.resume("B", None, without="a")
+    machine.resume("A", None, without="b")
+    (run,) = machine.runs
+    done = machine.tf(controller, "stop", "--run", run)
+    assert (done.code, machine.live) == (1, [])
+    assert f"have different records of run {run}" in done.err
+
+
 @pytest.mark.parametrize("kill", range(CHANGES))
 def test_a_resume_that_is_killed_at_any_change_leaves_one_record(machine, kill):
     """Its record has as many starts as that of the other controller's next resume."""

@@ -184,17 +184,21 @@ def stop_everywhere(
     `current` reads hosts.toml, which alone says how hosts that were left out are reached. Raises
     OutdatedRecord.
     """
-    return _stop_elsewhere(run, current, stop_reachable(fleet, run, on_wait=on_wait))
+    stopped = stop_reachable(fleet, run, on_wait=on_wait)
+    return _stop_elsewhere(run, fleet.record, current, stopped)
 
 
-def _stop_elsewhere(run: Run, current: Callable[[], Inventory], stopped: StopResult) -> StopResult:
-    """Add to what was stopped what still ran on hosts without a task of the plan."""
+def _stop_elsewhere(
+    run: Run, record: Run | None, current: Callable[[], Inventory], stopped: StopResult
+) -> StopResult:
+    """Add to what was stopped what still ran on hosts without a task of the plan. `record` is as in
+    Fleet: None stops by the controller's record although a host has another one."""
     inventory = _without_tasks_of(run, current)
     if not inventory.hosts:
         return stopped
     request = Stop(run.inventory.project, run.id, [], others=True)
     timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S
-    with Fleet(inventory, record=run) as fleet:
+    with Fleet(inventory, record=record) as fleet:
         outcomes = fleet.outcomes(fleet.agents, lambda agent: agent.ask(request, timeout_s).tasks)
     found = _Answers(run)
     found.take({h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError)})

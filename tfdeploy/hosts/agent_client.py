@@ -193,7 +193,9 @@ class Agent:
                 raise LeaseConflict(self.host, message, hint, str(answer.get("held_by", "")))
             if answer.get("outdated") is True and self._record:
                 run, file = self._record, self._record.inventory.file
-                raise OutdatedRecord(self.host, message, hint, run.id, run.starts, file)
+                raise OutdatedRecord(
+                    self.host, message, hint, run.id, run.starts, file, run.launched
+                )
             raise AgentError(self.host, message, hint)
         if "failed" in answer:
             raise AgentError(self.host, f"the agent failed: {answer['failed']}")

@@ -57,7 +57,7 @@ class Fleet:
         transfers: Transfers | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
-        self.inventory = inventory
+        self.inventory, self.record = inventory, record
         self.cancellation = Cancellation(cancel)
         self.transfers = transfers or Transfers()
         self.transfers.check = self.cancellation.check

@@ -18,7 +18,7 @@ from tfdeploy.hosts.fleet import Fleet, errors_of
 from tfdeploy.shared.protocol.runs import KnownRun, ListRecords, ReadRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.config.inventory import Host, Inventory
@@ -72,20 +72,27 @@ def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) 
 
 
 def has_newer_record(outdated: OutdatedRecord) -> bool:
-    """Return whether the controller has a newer record by now: another command has resumed or
-    scaled the run meanwhile."""
-    return runs.load(outdated.hosts_file, outdated.run).starts > outdated.starts
+    """Return whether the controller has a newer record by now, or another one of the same start:
+    another command has resumed or scaled the run, or taken its record, meanwhile."""
+    run = runs.load(outdated.hosts_file, outdated.run)
+    is_other = run.starts == outdated.starts and run.launched != outdated.launched
+    return run.starts > outdated.starts or is_other
 
 
 def take_newer_record(
     outdated: OutdatedRecord, load_inventory: Callable[[Path], Inventory]
 ) -> RecoveredRun | None:
     """Replace the controller's record of a run by the newer one of its hosts; return None if
-    another command has done it. Raises as `recover_record` and `load_inventory` do."""
+    another command has done it. Raises as `recover_record` and `load_inventory` do, and RunError if
+    the newest one is that of the controller: two controllers started the run at the same moment.
+    """
     if has_newer_record(outdated):
         return None
     missing = RunError(outdated.message, outdated.hint)
-    return recover_record(load_inventory(outdated.hosts_file), outdated.run, missing)
+    recovered = recover_record(load_inventory(outdated.hosts_file), outdated.run, missing)
+    if recovered.run.launched == outdated.launched != "":
+        raise _different_records(recovered.run, recovered.hosts, outdated.names)
+    return recovered
 
 
 @dataclass(frozen=True)
@@ -99,13 +106,16 @@ class _Candidate:
 
 def _save(candidate: _Candidate) -> RecoveredRun:
     if candidate.differing:
-        raise RunError(
-            f"{fold_names(candidate.hosts)} and {fold_names(candidate.differing)} have different "
-            f"records of run {candidate.run.id}",
-            "use the folder runs/ of the controller that last started it; or start a new run",
-        )
+        raise _different_records(candidate.run, candidate.hosts, candidate.differing)
     runs.save(candidate.run)
     return RecoveredRun(candidate.run, candidate.hosts)
+
+
+def _different_records(run: Run, hosts: Sequence[str], others: Sequence[str]) -> RunError:
+    return RunError(
+        f"{fold_names(hosts)} and {fold_names(others)} have different records of run {run.id}",
+        "use the folder runs/ of the controller that last started it; or start a new run",
+    )
 
 
 def _ask_records(agent: Agent, project: str) -> set[StoredRecord]:
