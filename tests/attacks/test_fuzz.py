@@ -34,9 +34,10 @@ from tfdeploy.hosts.agent_session import AgentExited, Query, Session
 from tfdeploy.hosts.following import Subscription
 from tfdeploy.release import gitignore
 from tfdeploy.shared import event_scalars, state_file
+from tfdeploy.shared.protocol.message import parse_lines
 from tfdeploy.shared.protocol.record import field_types
 from tfdeploy.shared.protocol.reports import Follow
-from tfdeploy.shared.trials import RUNNING, TrialRecord, parse_lines, to_line
+from tfdeploy.shared.trials import RUNNING, TrialRecord, to_line
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.ssh import config as ssh_config
 from tfdeploy.transport.ssh import known_hosts
@@ -298,7 +299,7 @@ def read_trial(data: bytes) -> None:
     found.read()
     value, step = found.best()
     record = TrialRecord(0, 1, RUNNING, "worker:0", value=value, step=step, rungs=found.rungs())
-    assert [*parse_lines(to_line(record))] == [record]
+    assert [*parse_lines(TrialRecord, to_line(record))] == [record]
 
 
 KINDS = {

@@ -11,8 +11,9 @@ from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.own_folder import read_file
+from tfdeploy.shared.protocol.message import parse_lines
 from tfdeploy.shared.protocol.reports import ListTrials
-from tfdeploy.shared.trials import BAD, FAILED, SUCCEEDED, WAITING, newest, parse_lines
+from tfdeploy.shared.trials import BAD, FAILED, SUCCEEDED, WAITING, TrialRecord, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
-    from tfdeploy.shared.trials import TrialRecord
 
 MAX_JOURNAL_BYTES = 64 << 20
 # A file in the directory of a trial, and the log beside it.
@@ -139,7 +139,7 @@ def list_trials(fleet: Fleet, run: Run) -> TrialsResult:
 def _collected(run: Run) -> Iterator[TrialRecord]:
     for file in sorted((run.folder / "logs").glob("*.trials.jsonl")):
         with suppress(OSError):
-            yield from parse_lines(read_file(file, MAX_JOURNAL_BYTES))
+            yield from parse_lines(TrialRecord, read_file(file, MAX_JOURNAL_BYTES))
 
 
 def _trial(

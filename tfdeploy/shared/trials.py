@@ -12,11 +12,11 @@ import json
 import math
 
 from . import TYPE_CHECKING
-from .protocol.message import MOST, Invalid, Message, parse
+from .protocol.message import MOST, Message, parse_lines
 from .protocol.record import Record, field, to_json
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, Iterator, List, Optional
+    from typing import Any, Dict, Iterable, List, Optional
 
 RUNNING, SUCCEEDED, FAILED = "RUNNING", "SUCCEEDED", "FAILED"
 BAD = "BAD"  # ended, because others were better
@@ -82,18 +82,9 @@ def to_line(record: TrialRecord) -> bytes:
     return json.dumps(to_json(record)).encode() + b"\n"
 
 
-def parse_lines(data: bytes) -> Iterator[TrialRecord]:
-    """Yield the records of a file; a line that is none, or was cut off, is skipped."""
-    for line in data.splitlines():
-        try:
-            yield parse(TrialRecord, json.loads(line))
-        except (ValueError, Invalid, RecursionError):
-            continue
-
-
 def shorten(lines: List[bytes]) -> List[bytes]:
     """Return the newest line of each trial, of a file that is too long."""
-    return [to_line(each) for each in newest(parse_lines(b"".join(lines))).values()]
+    return [to_line(each) for each in newest(parse_lines(TrialRecord, b"".join(lines))).values()]
 
 
 def newest(records: Iterable[TrialRecord]) -> Dict[int, TrialRecord]:

@@ -14,8 +14,7 @@ import time
 
 from ...shared import TYPE_CHECKING
 from ...shared.filesystem import append_line
-from ...shared.protocol.message import Invalid, Message
-from ...shared.protocol.message import parse as parse_message
+from ...shared.protocol.message import Message, parse_lines
 from ...shared.protocol.record import to_json
 from ...shared.records import MAX_HISTORY_BYTES, Pace
 from .. import paths
@@ -24,7 +23,7 @@ from ..outputs import event_files
 from . import progress, usage
 
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterator, List, Optional
+    from typing import Callable, Dict, List, Optional
 
     from ...shared.records import Launch
 
@@ -78,7 +77,7 @@ def _every_second(lines: List[bytes]) -> List[bytes]:
 def read(project: str, run: str, task: str) -> Optional[Pace]:
     """Return the pace of a task in the last five minutes; None if it is not known."""
     data = progress.read_end(paths.pace_history(project, run, task), READ_BYTES)
-    return newest([*parse(data)])
+    return newest([*parse_lines(Counters, data)])
 
 
 def _count(launch: Launch, task_dir: str, processes: usage.ProcessTable, pid: int) -> Counters:
@@ -145,15 +144,6 @@ def _stopped_s(pid: int) -> float:
 
 
 # Read the history
-
-
-def parse(data: bytes) -> Iterator[Counters]:
-    """Yield the whole lines of a history; skip what is none. Pure."""
-    for line in data.splitlines():
-        try:
-            yield parse_message(Counters, json.loads(line))
-        except (Invalid, ValueError, RecursionError):
-            continue
 
 
 def newest(lines: List[Counters]) -> Optional[Pace]:

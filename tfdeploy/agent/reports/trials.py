@@ -8,15 +8,14 @@ import time
 
 from ...shared import TYPE_CHECKING
 from ...shared.filesystem import read_bytes
+from ...shared.protocol.message import parse_lines
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import RecordedTrials
-from ...shared.trials import RUNNING, newest, parse_lines
+from ...shared.trials import RUNNING, TrialRecord, newest
 from .. import paths
 
 if TYPE_CHECKING:
     from typing import Iterator
-
-    from ...shared.trials import TrialRecord
 
 
 def list_trials(project: str, run: str) -> RecordedTrials:
@@ -34,6 +33,6 @@ def _with_age(record: TrialRecord, now: float) -> TrialRecord:
 def _records(folder: str) -> Iterator[TrialRecord]:
     for file in sorted(glob.glob(os.path.join(glob.escape(folder), "*.trials.jsonl"))):
         try:
-            yield from parse_lines(read_bytes(file))
+            yield from parse_lines(TrialRecord, read_bytes(file))
         except OSError:  # the run was deleted
             continue

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 from .. import TYPE_CHECKING
 from .record import Fields, field_types
 
 if TYPE_CHECKING:
-    from typing import Any, ClassVar, Dict, Generic, Tuple, Type, TypeVar, dataclass_transform
+    from typing import (
+        Any,
+        ClassVar,
+        Dict,
+        Generic,
+        Iterator,
+        Tuple,
+        Type,
+        TypeVar,
+        dataclass_transform,
+    )
 
     A = TypeVar("A")
     T = TypeVar("T")
@@ -116,6 +127,16 @@ def parse(kind: Type[T], data: Any, strict: bool = False) -> T:
     except TypeError:
         missing = [name for name in known if name not in data]
         raise Invalid("{} has no {}".format(kind.__name__, ", ".join(missing))) from None
+
+
+def parse_lines(kind: Type[T], data: bytes) -> Iterator[T]:
+    """Yield the records of a file with one in JSON a line; skip a line that is none, or was cut
+    off."""
+    for line in data.splitlines():
+        try:
+            yield parse(kind, json.loads(line))
+        except (Invalid, ValueError, RecursionError):
+            continue
 
 
 def first_that_fits(kinds: Tuple[Type[Any], ...], data: Any) -> Any:

@@ -10,6 +10,7 @@ from support.builders import make_launch
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import process
 from tfdeploy.agent.reports import pace, usage
+from tfdeploy.shared.protocol.message import parse_lines
 from tfdeploy.shared.protocol.record import replace, to_json
 
 START = pace.Counters(
@@ -69,7 +70,7 @@ def test_one_line_is_no_pace():
 def test_lines_that_are_none_are_skipped():
     text = json.dumps(to_json(START)).encode()
     cut, wrong = text[10:], text.replace(b"1000.0", b'"x"')
-    assert [*pace.parse(b"\n".join([cut, text, wrong, b"[]", b"NaN"]))] == [START]
+    assert [*parse_lines(pace.Counters, b"\n".join([cut, text, wrong, b"[]", b"NaN"]))] == [START]
 
 
 def test_the_counters_of_this_machine_grow(root):
