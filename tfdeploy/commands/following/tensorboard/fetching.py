@@ -68,11 +68,11 @@ class EventFetcher(Listener):
         self.copies = EventCopies(run)
         self.reports = False
         self.fetched_elsewhere = False
-        self.looked = threading.Event()  # at every host, or it gave an error
+        self.looked = threading.Event()  # at every task, or its host gave an error
         self._watcher, self._reload, self._offline = watcher, reload, offline
         self._lock = threading.Lock()
         self._errors: dict[str, TfdeployError] = {}
-        self._waiting = set(run.plan.hosts)
+        self._waiting = {str(placement.task) for placement in run.plan.placements}
         self._active: set[str] = set()  # tasks that have not ended
         self._live = set() if offline else set(run.plan.hosts)  # their tasks have not all ended
         self._ask_again_at = [math.inf]  # of time.monotonic(), ascending
@@ -184,7 +184,7 @@ class EventFetcher(Listener):
             with self._lock:
                 if not any(str(p.task) in self._active for p in self.run.plan.placements_on(host)):
                     self._live.discard(host)
-        self._has_looked(host)
+        self._have_looked({report.task})
 
     def _wait_for_start(self) -> None:
         while not self._must_ask_again() and not self._closed.wait(RECORD_S):
@@ -200,10 +200,10 @@ class EventFetcher(Listener):
             self._errors[host] = error
         if self.reports and not self._closed.is_set() and type(before) is not type(error):
             self._watcher.print_events_away(error)
-        self._has_looked(host)
+        self._have_looked({str(p.task) for p in self.run.plan.placements_on(host)})
 
-    def _has_looked(self, host: str) -> None:
-        self._waiting.discard(host)
+    def _have_looked(self, tasks: set[str]) -> None:
+        self._waiting -= tasks
         if not self._waiting:
             self.looked.set()
 

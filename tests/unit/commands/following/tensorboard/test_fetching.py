@@ -119,10 +119,11 @@ def test_a_run_that_is_started_again_is_fetched_again_by_its_new_plan(run, fetch
         assert FakeFleet.plans == [("a", "b"), ("a",), ("a",)]  # tasks start after the record
 
 
-def test_a_host_has_been_looked_at_when_it_has_reported_a_state_or_failed(fetcher):
-    FakeFleet.answers[:] = [[("a", written()), ("a", state())]]
+def test_a_host_has_been_looked_at_when_it_has_reported_all_its_tasks_or_failed(fetcher):
+    FakeFleet.answers[:] = [[("a", written()), ("a", state(state="STOPPED"))]]
     with fetcher:
-        assert eventually(lambda: fetcher._waiting == {"b"})
+        assert eventually(lambda: fetcher._waiting == {"worker:1", "worker:2"})
+        fetcher.dispatch("a", state("worker:1", "STOPPED"))
         assert not fetcher.looked.is_set()
         fetcher.dispatch("b", Unreachable("b", "no answer"))
         assert fetcher.looked.is_set()
