@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import tomllib
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from support import command_line
 from support.host_python import tf_python
 from support.projects import Project
-from support.recipes import copied_to, environment
+from support.recipes import EXAMPLES, copied_to, environment
 from support.sshd import Keys, Sshd, write_ssh_config
 from support.waiting import until
 
@@ -69,6 +70,7 @@ def project(tmp_path, sshds):
     trials = {**tables["trials"], "slots_per_host": 2, "lost_after_s": 20}
     top = {"trials": trials, "source": tables["source"], "ssh_config": str(tmp_path / "ssh_config")}
     made = Project(folder, hosts, top, tables["training"])
+    shutil.copy(EXAMPLES / "trials" / "train.py", folder)  # Project has put a stub there
     made.ok("trust")  # its home directory is in the copy
     yield made
     made.end()

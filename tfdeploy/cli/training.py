@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.following.run_follow import RunEnd
     from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
@@ -279,7 +280,7 @@ def run(
         console.print_started(current)
         current, ended = _follow(fleet, current, console, resilient=resilient)
         finished = finish(fleet, current, ended, console)
-    _exit_with_end(console, current, finished, json)
+    exit_with_end(console, current, finished, finished if json else None)
 
 
 @add_command(TRAIN, "attach", "attach 20260501-101500-3f2a")
@@ -293,6 +294,7 @@ def attach(
     """Follow a run again; at its end stop and collect it, as `run` does."""
     from tfdeploy.cli.watchers import shown_following
     from tfdeploy.commands.run import follow_to_end
+    from tfdeploy.commands.trials import trials_of
     from tfdeploy.output.console import Console
 
     console = Console(for_json=json, is_quiet=quiet)
@@ -305,7 +307,8 @@ def attach(
         except KeyboardInterrupt:
             exit_from_following(console, attached)
         finished = finish(fleet, attached, ended, console)
-    _exit_with_end(console, attached, finished, json)
+        trials = trials_of(fleet, attached)
+    exit_with_end(console, attached, finished, finished if json else None, trials)
 
 
 def _follow(
@@ -341,14 +344,23 @@ def finish(
         exit_interrupted(console, current_run, text, COMMANDS_TO_FINISH)
 
 
-def _exit_with_end(console: Console, ended_run: Run, finished: FinishedRun, json: bool) -> NoReturn:
-    """Print how the run ended, and exit with its code, or with 1 if a host gave no answer."""
+def exit_with_end(
+    console: Console,
+    ended_run: Run,
+    finished: FinishedRun,
+    document: FinishedRun | TrialsResult | None,
+    trials: TrialsResult | None = None,
+) -> NoReturn:
+    """Print how the run and its trials ended, and the document with --json; exit with the run's
+    code, or with 1 if a host gave no answer."""
     from tfdeploy.output.console import print_json
 
     console.print_finished(ended_run, finished)
+    if trials and not document:
+        console.print_trials(trials)
     if finished.failure:
         console.print_failure(finished.failure)
-    if json:
-        print_json(finished)
+    if document:
+        print_json(document)
     exit_if_failed(finished.errors)
     raise typer.Exit(finished.exit)

@@ -102,28 +102,23 @@ def trials(
 
 def _show(run: Run, console: Console, json: bool) -> None:
     from tfdeploy.commands.trials import list_trials, require_trials
+    from tfdeploy.output.console import print_json
 
     require_trials(run)
     with open_fleet(run) as fleet:
         result = list_trials(fleet, run)
-    _print(result, console, json)
-    exit_if_failed(result.errors)
-
-
-def _print(result: TrialsResult, console: Console, json: bool) -> None:
-    from tfdeploy.output.console import print_json
-
     if json:
         print_json(result)
     else:
         console.print_trials(result)
+    exit_if_failed(result.errors)
 
 
 def _run(
     intent: Intent, console: Console, accept_new: bool, wait: str | None, json: bool, *, every: bool
 ) -> None:
     """Start the trials, follow them to their end, and fetch what they reached."""
-    from tfdeploy.cli.training import finish
+    from tfdeploy.cli.training import exit_with_end, finish
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
     from tfdeploy.commands.trials import list_trials
@@ -136,12 +131,7 @@ def _run(
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)
         result = list_trials(fleet, run)
-    console.print_finished(run, finished)
-    _print(result, console, json)
-    if finished.failure:
-        console.print_failure(finished.failure)
-    exit_if_failed(finished.errors)
-    raise typer.Exit(finished.exit)
+    exit_with_end(console, run, finished, result if json else None, result)
 
 
 def _follow(fleet: Fleet, run: Run, console: Console) -> tuple[Run, RunEnd]:
