@@ -14,6 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
+from tfdeploy.commands.following.tensorboard import hparams
+from tfdeploy.commands.trials import OF_TRIAL, trials_of
 from tfdeploy.commands.watch import started_again
 from tfdeploy.errors import Cancelled, HostError, RunError, TfdeployError, TransferFailed
 from tfdeploy.hosts.events import Listener, may_return
@@ -26,7 +28,7 @@ from tfdeploy.shared.protocol.reports import NewEvents, StateChange
 from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from typing import Any
 
@@ -248,6 +250,7 @@ class EventCopies:
         file is deleted. Raises OSError."""
         self._own.clean(lambda name: True)
         self._take_collected()
+        self._write_parameters(_event_files(self._own), is_first=True)
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """Return the number of files and bytes of each task that has any; of trials together."""
@@ -262,6 +265,7 @@ class EventCopies:
         Raises as `fetch_events` does, and TransferFailed if the disk is almost full.
         """
         if isinstance(event, NewEvents):
+            self._write_parameters(path for paths in event.events.values() for path in paths)
             self._fetch(
                 agent, event.of, partial(events_and_logs.fetch_event_files, folders=event.events)
             )
@@ -279,6 +283,17 @@ class EventCopies:
         with disk_errors(agent):
             self._check_disk(agent.host)
             run_parts(agent, [RoundPart(into_copies)])
+
+    def _write_parameters(self, paths: Iterable[str], *, is_first: bool = False) -> None:
+        """Write the parameters of those trials that have, or will have, one of these files; the
+        `is_first` time also of those that have ended since."""
+        numbers = {int(match[1]) for path in paths if (match := OF_TRIAL.match(path))}
+        files = {number: f"{TRIALS}/{number}/{hparams.NAME}" for number in numbers}
+        missing = {n: file for n, file in files.items() if is_first or not self._own.has(file)}
+        table = trials_of(None, self._run) if missing else None
+        for trial in table.trials if table else ():
+            if trial.number in missing:
+                self._own.write(missing[trial.number], hparams.records(trial))
 
     def _below(self, name: str) -> OwnFolder:
         return self._own / name if name else self._own
@@ -308,4 +323,5 @@ class EventCopies:
 def _event_files(folder: OwnFolder) -> dict[str, int]:
     """Return the size of each regular event file below a folder, by its path there."""
     found = sorted(folder.files().items())
-    return {path: info.st_size for path, info in found if EVENTS in path.rpartition("/")[2]}
+    names = ((path, path.rpartition("/")[2], info.st_size) for path, info in found)
+    return {path: size for path, name, size in names if EVENTS in name and name != hparams.NAME}

@@ -10,6 +10,7 @@ from support.builders import make_run
 from support.events import NAME, scalar, version
 
 from tfdeploy.commands.following.tensorboard import fetching as module
+from tfdeploy.commands.following.tensorboard import hparams
 from tfdeploy.commands.following.tensorboard.fetching import EventCopies
 from tfdeploy.errors import TransferFailed
 from tfdeploy.results import events_and_logs
@@ -63,6 +64,7 @@ def test_a_trial_is_shown_once_although_its_slot_and_collect_have_its_events(tmp
     copies.update(NEW, NewEvents({"work": {path: 1}}, "worker:1"))
     (call,) = fetched
     assert (call["dest"].path / path).read_bytes() == collected.read_bytes()
+    assert [*copies.folder.rglob(hparams.NAME)] == [(copies.folder / path).parent / hparams.NAME]
     assert copies.counts() == {"trials": (1, collected.stat().st_size)}
 
 
