@@ -2,6 +2,7 @@
 
 `make docs-pictures` calls this. It uses only the command line: what the pictures show is what the
 commands print, write and draw. It needs Chromium, sshd and TensorFlow, and takes some minutes.
+`python -m make_pictures trials` makes only that of the trials.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from make_pictures import svg
-from make_pictures.files import PLAN, REPORT, SESSION, STATUS, WATCH
-from make_pictures.site import ROOT, training_site
+from make_pictures.files import PLAN, REPORT, SESSION, STATUS, TRIALS, WATCH
+from make_pictures.site import HOSTS, ROOT, training_site, trials_site
 from make_pictures.terminal import Frame, Terminal
 from PIL import Image
 from support.browser import Chromium
@@ -38,6 +40,9 @@ PAGE_WIDTH, PAGE_HEIGHT, COLOURS = 1200, 1500, 256  # of a PNG
 
 def main() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    make_trials_picture()
+    if sys.argv[1:] == ["trials"]:
+        return
     with (
         # Chromium may still write to its profile.
         tempfile.TemporaryDirectory(prefix="tfdeploy-", ignore_cleanup_errors=True) as scratch,
@@ -126,6 +131,47 @@ def tfdeploy(folder: Path, *words: str) -> str:
     say(f"tfdeploy {' '.join(words)}")
     command = ["tfdeploy", *words]
     return subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+# Trials
+
+
+def make_trials_picture() -> None:
+    """Draw the table of twelve trials: one of them is killed, and a host is switched off for a
+    while."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tfdeploy-") as scratch,
+        trials_site(Path(scratch)) as (folder, sshds),
+        subprocess.Popen(["tfdeploy", "trials", "--start"], cwd=folder) as command,
+    ):
+        lost = HOSTS[1]
+        while not (trials := processes(f"{scratch}/{HOSTS[0]}/", "--learning_rate=")):
+            time.sleep(1)
+        os.kill(trials[0], signal.SIGKILL)
+        while not any(row["state"] == "SUCCEEDED" for row in trial_rows(folder)):
+            time.sleep(5)
+        sshds[lost].stop()
+        for pid in processes(f"{scratch}/{lost}/"):
+            os.kill(pid, signal.SIGKILL)
+        command.wait()
+        sshds[lost].start()
+        still(folder, TRIALS, "tfdeploy trials")
+
+
+def processes(directory: str, word: str = "") -> list[int]:
+    """Return the processes of a host, which run in its directory or name it, with a word in their
+    command line."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command = (entry / "cmdline").read_bytes().decode(errors="replace")
+            if word in command and directory in f"{command} {(entry / 'cwd').readlink()}":
+                found.append(int(entry.name))
+    return sorted(found)
+
+
+def trial_rows(folder: Path) -> list[dict[str, Any]]:
+    return json.loads(tfdeploy(folder, "trials", "--json"))["trials"]
 
 
 # The pages

@@ -25,4 +25,9 @@ REPORT = (
     "The page of a report: the result, the tasks on three hosts, a timeline with a "
     "restart of worker:1, and its changes of states.",
 )
-ALL = (SESSION, WATCH, PLAN, STATUS, REPORT)
+TRIALS = (
+    "trials.svg",
+    "tfdeploy trials: each of twelve trials with its accuracy, the step at which it was reached, "
+    "its time, state, parameters, host and attempts.",
+)
+ALL = (SESSION, WATCH, PLAN, STATUS, REPORT, TRIALS)

@@ -100,6 +100,9 @@ def test_all_files_come_home_if_that_is_wanted(project):
 def test_a_dry_run_shows_all_trials_and_starts_nothing(project):
     shown = project.ok("trials", *values(6), "--dry-run")
     assert "trials   6, 4 trials at once" in shown
+    assert project.ok("plan", *values(6)) == shown
+    document = json.loads(project.ok("plan", *values(6), "--json"))
+    assert [trial["lr"] for trial in document["trials"]] == [f"0.0{n}" for n in range(1, 7)]
     assert not (project.folder / "runs").exists()
 
 

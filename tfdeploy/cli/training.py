@@ -17,8 +17,11 @@ from tfdeploy.cli.options import (
     Json,
     OlderRelease,
     OnHosts,
+    Params,
     Priority,
     Quiet,
+    Random,
+    Repeat,
     RunArgument,
     RunId,
     RunName,
@@ -32,6 +35,7 @@ from tfdeploy.cli.options import (
     find_run,
     load_intent,
     load_inventory,
+    load_trials,
     open_fleet,
     parse_queue,
 )
@@ -55,21 +59,33 @@ COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 
-@add_command(PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1")
+@add_command(
+    PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1", "plan --param lr=0.1,0.01  # of `trials`"
+)
 def plan(
     words: Words = None,
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
     name: RunName = None,
+    param: Params = None,
+    random: Random = None,
+    repeat: Repeat = None,
     json: Json = False,
 ) -> None:
-    """Show each task's host, port, GPUs and command. Connects to no host."""
+    """Show each task's host, port, GPUs and command, or all trials. Connects to no host."""
     from tfdeploy.commands.preflight.plan_warnings import connection_notes, plan_warnings
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
-    intent = load_intent(hosts, words, env, counts, name)
+    values = {"params": param, "random": random, "repeat": repeat}
+    given = {key: value for key, value in values.items() if value}
+    if given and counts:
+        raise typer.BadParameter("--with: trials have slots; set slots_per_host in hosts.toml")
+    if given:
+        intent = load_trials(hosts, given, words, env, name)
+    else:
+        intent = load_intent(hosts, words, env, counts, name)
     notes = [*plan_warnings(intent), *connection_notes(intent.inventory)]
     if json:
         print_json(documents.plan_document(intent, notes))

@@ -15,7 +15,10 @@ from tfdeploy.cli.options import (
     Env,
     Hosts,
     Json,
+    Params,
     Quiet,
+    Random,
+    Repeat,
     RunId,
     RunName,
     WaitTime,
@@ -23,7 +26,7 @@ from tfdeploy.cli.options import (
     exit_from_following,
     exit_if_failed,
     find_run,
-    load_inventory,
+    load_trials,
     open_fleet,
     parse_queue,
 )
@@ -50,13 +53,9 @@ REFRESH_S = 2.0
 def trials(
     words: Words = None,
     hosts: Hosts = HOSTS,
-    param: Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUES",
-                     help="Values of an option of the program: lr=0.1,0.01, or a range for "
-                     "--random: lr=1e-4..0.1:log. Repeatable.")] = None,
-    random: Annotated[int | None, typer.Option("--random", metavar="N", min=1,
-                      help="Draw N combinations. Default: all of them.")] = None,
-    repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", min=1,
-                      help="Run each combination N times.")] = None,
+    param: Params = None,
+    random: Random = None,
+    repeat: Repeat = None,
     objective: Annotated[str | None, typer.Option("--objective", metavar="NAME:max|min",
                          help="The scalar that says which trial is best: val_accuracy:max.")]
     = None,
@@ -77,8 +76,6 @@ def trials(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Run a training with many parameters, one in each slot of the hosts, or show their table."""
-    from tfdeploy.api import opening
-    from tfdeploy.commands.trials import plan_trials
     from tfdeploy.output.console import Console
 
     console = Console(for_json=json, is_quiet=quiet)
@@ -88,8 +85,7 @@ def trials(
     if given or start or dry_run or words:
         if run_id:
             raise typer.BadParameter("--run shows a run: leave out what starts another one")
-        intent = opening.plan(plan_trials(load_inventory(hosts), given), words or (), env or (),
-                              name=name or "")  # fmt: skip
+        intent = load_trials(hosts, given, words, env, name)
         if dry_run:
             console.print_plan(intent)
         else:

@@ -1,4 +1,4 @@
-"""Read the objective of a trial, also while it trains: from event files, CSV, lines of JSON, or its log.
+"""Read a trial's objective, also while it trains: from event files, CSV, lines of JSON, or its log.
 
 The first of these that has the scalar counts. In event files `val_accuracy` is also Keras's
 `epoch_accuracy` in the folder of the validation; a name with a folder is the tag in that folder.

@@ -51,9 +51,9 @@ class RunFacts:
 
     `status` is None if the hosts were not asked. `histories` and `logs` are by task, `gpus` by task
     with GPUs; `known_until` is the time of the newest information about the tasks, in seconds since
-    the epoch. `previous` is the run before it, `trials`
-    are its trials if it has any: then `scalars` has none, because each trial has its own. `missing` says what the report lacks and how to get
-    it.
+    the epoch. `previous` is the run before it. `trials` are its trials if it has any; then it has
+    no `scalars` and `log_losses`, because each trial has its own. `missing` says what the report
+    lacks and how to get it.
     """
 
     run: Run
@@ -106,9 +106,7 @@ class RunFacts:
         return (*_missing(self), *_missing_gpu_use(self))
 
 
-def gather(
-    run: Run, status: RunStatus | None, trials: TrialsResult | None = None
-) -> RunFacts:
+def gather(run: Run, status: RunStatus | None, trials: TrialsResult | None = None) -> RunFacts:
     """Read the run's folder and add what its hosts answered. Raises RunError if a file that should
     be read can't be."""
     try:
@@ -130,13 +128,14 @@ def _gather(run: Run, status: RunStatus | None, trials: TrialsResult | None) -> 
     is_live = status and any(map(status.report, histories))
     found = {} if trials else scalars.read_events(run.folder / "events")
     log = run.folder / "logs" / f"{run.plan.chief.task.file_name}.log"
+    has_losses = not found and not trials
     return RunFacts(
         run=run,
         status=status,
         histories=histories,
         known_until=now if is_live else _collected_at(run),
         scalars=found,
-        log_losses=NO_LOSSES if found or trials else scalars.parse_losses(_read_end(log, MAX_LOG_BYTES)),
+        log_losses=scalars.parse_losses(_read_end(log, MAX_LOG_BYTES)) if has_losses else NO_LOSSES,
         results=results(run),
         logs=logs_,
         gpus=_gpu_use(run, _started_s(run, histories), now),

@@ -1,5 +1,5 @@
-"""What a report shows of a run's trials: the table, which parameters gave which objective, when, and
-how the best ones trained."""
+"""What a report shows of trials: the table, which parameters gave which objective, when, and how
+the best ones trained."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.finished import START, finished_run
+
 from tfdeploy.commands.trials import list_trials
 from tfdeploy.experiments.run_report import page, trials
 from tfdeploy.experiments.run_report.facts import gather

@@ -28,7 +28,6 @@ def records(trial: Trial) -> Iterator[bytes]:
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
     begin = HParamsPluginData()
-    begin.session_start_info.group_name = f"trial {trial.number}"
     begin.session_start_info.start_time_secs = (trial.at or 0.0) - (trial.seconds or 0.0)
     for name, text in trial.parameters.items():
         value = begin.session_start_info.hparams[name]
@@ -53,6 +52,6 @@ def _record(tag: str, content: bytes) -> bytes:
     value.metadata.plugin_data.content = content
     value.tensor.dtype = FLOAT
     value.tensor.tensor_shape.dim.add()
-    data = event.SerializeToString()
+    data: bytes = event.SerializeToString()
     length = len(data).to_bytes(8, "little")
     return length + masked_crc(length) + data + masked_crc(data)
