@@ -150,7 +150,12 @@ class _Progress(Listener):
         self.collector.announce_outputs()
 
     def silent_for(self, patience_s: float) -> dict[str, HostError]:
-        """Return the hosts that the run depends on and that have not answered for `patience_s`.
+        """Return the hosts that the run depends on and that have not answered for `patience_s`."""
+        essential = {p.host for p in self.run.plan.essential}
+        return {h: error for h, error in self._all_silent(patience_s).items() if h in essential}
+
+    def _all_silent(self, patience_s: float) -> dict[str, HostError]:
+        """Return the hosts that have not answered for this time.
 
         There are none while all hosts except this machine are silent: then the controller's own
         network has failed.
@@ -158,9 +163,8 @@ class _Progress(Listener):
         hosts = self.run.plan.hosts
         if len(self._silent) == sum(not self.run.inventory.host(h).is_local for h in hosts):
             return {}
-        essential = {p.host for p in self.run.plan.essential}
         before = time.monotonic() - patience_s
-        return {h: e for h, (at, e) in self._silent.items() if h in essential and at < before}
+        return {host: error for host, (at, error) in self._silent.items() if at < before}
 
     def cut_off(self) -> tuple[str, ...]:
         """Return the workers that were stopped because the chief has succeeded."""
@@ -169,7 +173,7 @@ class _Progress(Listener):
 
     def give_up(self, patience_s: float) -> None:
         """Wait no longer for tasks of hosts that have been silent for this time."""
-        silent = self.silent_for(patience_s)
+        silent = self._all_silent(patience_s)
         tasks = {str(p.task) for p in self.run.plan.placements if p.host in silent}
         self.active -= tasks
 
