@@ -155,11 +155,8 @@ class _Progress(Listener):
         return {h: error for h, error in self._all_silent(patience_s).items() if h in essential}
 
     def _all_silent(self, patience_s: float) -> dict[str, HostError]:
-        """Return the hosts that have not answered for this time.
-
-        There are none while all hosts except this machine are silent: then the controller's own
-        network has failed.
-        """
+        """Return the hosts that have not answered for this time; none while all except this machine
+        are silent, because then the controller's own network has failed."""
         hosts = self.run.plan.hosts
         if len(self._silent) == sum(not self.run.inventory.host(h).is_local for h in hosts):
             return {}

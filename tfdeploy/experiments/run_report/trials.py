@@ -4,6 +4,7 @@ the best ones trained."""
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -55,6 +56,7 @@ class TrialPath:
 class ParallelAxes:
     """An axis for each parameter and the objective. `trials` has the best ones last, on top."""
 
+    objective: str
     axes: tuple[Axis, ...]
     trials: tuple[TrialPath, ...]
     top: int = TOP
@@ -67,24 +69,15 @@ class ParallelAxes:
 
 @dataclass(frozen=True)
 class TrialsView:
-    """The trials as the page shows them. `best` are the labels of those that have a colour."""
+    """The trials as the page shows them. `best` are the labels of those that have a colour, `more`
+    is the number of trials without a row."""
 
-    result: TrialsResult
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, str], ...]
+    more: int
     best: tuple[str, ...]
     parallel: ParallelAxes | None
     charts: tuple[Chart, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return trial_table.columns(self.result)
-
-    @property
-    def rows(self) -> tuple[dict[str, str], ...]:
-        return tuple(islice(trial_table.rows(self.result), MAX_LINES))
-
-    @property
-    def objective(self) -> str:
-        return self.result.run.inventory.trials.goal[0]
 
 
 def view(facts: RunFacts, prefix: str) -> TrialsView | None:
@@ -96,16 +89,15 @@ def view(facts: RunFacts, prefix: str) -> TrialsView | None:
     good = [trial for trial in result.trials if trial.value is not None]
     shown = good if result.objective else [t for t in result.trials if t.state in ENDED]
     best = [trial for trial in shown if trial.state in ENDED][:MAX_BEST]
-    labels = tuple(map(_label, best))
     own = [_trained(result.run, trial) for trial in best]
     found, _ = charts.draw(own, f"{prefix}-trial", of="trial")
-    drawn = (
-        _over_time(result, facts.started_s, f"{prefix}-objective"),
-        _curves(result.run, best, f"{prefix}-curves"),
-    )
-    return TrialsView(
-        result, labels, parallel(good, result), (*(each for each in drawn if each), *found)
-    )
+    over_time = _over_time(result, facts.started_s, f"{prefix}-objective")
+    curves = _curves(result.run, best, f"{prefix}-curves")
+    rows = tuple(islice(trial_table.rows(result), MAX_LINES))
+    more = len(result.trials) - len(rows)
+    drawn = tuple(chart for chart in (over_time, curves, *found) if chart)
+    columns, labels = trial_table.columns(result), tuple(map(_label, best))
+    return TrialsView(columns, rows, more, labels, parallel(good, result), drawn)
 
 
 def _label(trial: Trial) -> str:
@@ -153,9 +145,8 @@ def _curves(run: Run, best: Sequence[Trial], name: str) -> Chart | None:
     if not lines:
         return None
     title = f"{objective} of the best trials"
-    svg = plots.to_web_svg(
-        Panel("", "step or epoch", "", lines), [_label(trial) for trial in best], name
-    )
+    panel = Panel("", "step or epoch", "", lines)
+    svg = plots.to_web_svg(panel, [_label(trial) for trial in best], name)
     return charts.Chart(escape_line(title), svg, f"{title} over steps. {charts.describe(lines)}")
 
 
@@ -163,9 +154,8 @@ def _points(run: Run, number: int) -> list[tuple[int, float]]:
     """Return the steps and values of the objective, in what was collected of a trial."""
     for folder in ("events", "outputs"):
         base = run.folder / folder / "trials"
-        found = Objective(
-            *run.inventory.trials.goal, str(base / str(number)), str(base / f"{number}.log")
-        )
+        trial, log = str(base / str(number)), str(base / f"{number}.log")
+        found = Objective(*run.inventory.trials.goal, trial, log)
         found.read()
         if found.points:
             return found.points
@@ -192,25 +182,22 @@ def parallel(trials: Sequence[Trial], result: TrialsResult) -> ParallelAxes | No
         at = {text: round(TOP + HEIGHT * (1.0 - place), 1) for text, place in places.items()}
         axes.append(Axis(_short(name), STEP // 2 + STEP * number, _ticks(at)))
         heights.append([at[text] for text in texts])
-    lines = []
-    ranks = iter(range(MAX_BEST))
+    lines, ranks = [], iter(range(MAX_BEST))
     for trial, ys in zip(shown, zip(*heights, strict=True), strict=True):
         path = "M" + "L".join(f"{axis.x} {y}" for axis, y in zip(axes, ys, strict=True))
         words = " ".join(f"{name}={value}" for name, value in trial.parameters.items())
         style = next(ranks, None) if trial.state in ENDED else None
         lines.append(TrialPath(path, f"{_label(trial)}: {trial.value:.6g} with {words}", style))
-    return ParallelAxes(tuple(axes), tuple(reversed(lines)))
+    return ParallelAxes(objective, tuple(axes), tuple(reversed(lines)))
 
 
 def _places(texts: Sequence[str]) -> dict[str, float]:
     """Return where each different text is on an axis from 0 to 1: numbers by their size, others in
     equal distances."""
-    found = sorted(set(texts))
-    try:
+    found, numbers = sorted(set(texts)), []
+    with suppress(ValueError):
         numbers = [float(text) for text in found]
-    except ValueError:
-        numbers = [float(place) for place in range(len(found))]
-    if not all(map(math.isfinite, numbers)):
+    if not numbers or not all(map(math.isfinite, numbers)):
         numbers = [float(place) for place in range(len(found))]
     if min(numbers) > 0 and max(numbers) / min(numbers) > LOG_RATIO:
         numbers = [math.log(number) for number in numbers]
