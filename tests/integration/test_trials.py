@@ -123,6 +123,22 @@ def test_an_objective_that_nobody_writes_stops_after_the_first_trials(project):
     assert [t["state"] for t in table(project).values()].count("SUCCEEDED") <= 4
 
 
+def test_a_host_whose_disk_is_full_starts_no_more_trials(project):
+    full = "import os\nif '/two/' in os.getcwd(): raise OSError(28, os.strerror(28))\n"
+    (project.folder / "train.py").write_text(full + SCRIPT)
+    trials = json.loads(project.ok("trials", *values(8), *OBJECTIVE, "--json"))["trials"]
+    assert {(t["state"], t["host"]) for t in trials} == {("SUCCEEDED", "one")}
+    assert sum(t["attempts"] - 1 for t in trials) <= 2  # one of each slot
+
+
+def test_no_number_is_never_the_best_and_ends_no_other_trial(project):
+    document = json.loads(
+        project.ok("trials", "--param", "lr=nan,0.1,inf,0.2", *OBJECTIVE, "--json")
+    )
+    assert [t["value"] for t in document["trials"]] == [0.4, 0.2, None, None]
+    assert {t["reason"] for t in document["trials"][2:]} == {"its val_accuracy is no number"}
+
+
 def start(project, count, *words):
     """Start trials that wait for the file `gate`, until each slot has one; return the command, the
     gate and the words."""
