@@ -228,6 +228,8 @@ def _wait_for_other_tasks(
 
 def _linger_s(run: Run) -> float:
     """Return how long other tasks may run after the chief has succeeded."""
+    if run.inventory.trials.points:  # no slot has one any more
+        return END_MARGIN_S
     training = run.inventory.training
     workers_s = launch.stragglers_s(training, run.plan)
     evaluates = any(p.task.job == "evaluator" for p in run.plan.placements)
