@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 MAX_BEST = len(COLOURS)  # more lines can't be told apart
 MAX_LINES = 500  # of the table, and of the picture
-MAX_TICKS = 6
-MAX_LABEL = 14
+MAX_TICKS, MAX_LABEL = 6, 14
 LOG_RATIO = 50.0  # parameters that differ by more than this get a logarithmic axis
 STEP, TOP, HEIGHT = 190, 40, 220  # of the axes, in pixels
 EACH, BEST = "each trial", "the best so far"

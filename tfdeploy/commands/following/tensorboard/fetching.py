@@ -288,8 +288,8 @@ class EventCopies:
         """Write the parameters of those trials that have, or will have, one of these files; the
         `is_first` time also of those that have ended since."""
         numbers = {int(match[1]) for path in paths if (match := OF_TRIAL.match(path))}
-        files = {number: f"{TRIALS}/{number}/{hparams.NAME}" for number in numbers}
-        missing = {n: file for n, file in files.items() if is_first or not self._own.has(file)}
+        files = ((n, f"{TRIALS}/{n}/{hparams.NAME}") for n in numbers)
+        missing = {n: file for n, file in files if is_first or not self._own.has(file)}
         table = trials_of(None, self._run) if missing else None
         for trial in table.trials if table else ():
             if trial.number in missing:
