@@ -2,7 +2,6 @@
 
 `make docs-pictures` calls this. It uses only the command line: what the pictures show is what the
 commands print, write and draw. It needs Chromium, sshd and TensorFlow, and takes some minutes.
-`python -m make_pictures trials` makes only that of the trials.
 """
 
 from __future__ import annotations
@@ -14,35 +13,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from make_pictures import svg
-from make_pictures.files import PLAN, REPORT, SESSION, STATUS, TRIALS, WATCH
-from make_pictures.site import HOSTS, ROOT, training_site, trials_site
+from make_pictures import shared, trials
+from make_pictures.drawing import COLUMNS, PICTURES, run, say, still, write
+from make_pictures.files import PLAN, REPORT, SESSION, STATUS, WATCH
+from make_pictures.site import training_site
 from make_pictures.terminal import Frame, Terminal
 from PIL import Image
 from support.browser import Chromium
 
 from tfdeploy.live import summary
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-PICTURES = ROOT / "docs" / "pictures"
 STEPS = 500
 LONG = "--name base -- --learning_rate 0.0002 --steps 6000"
-COLUMNS = 120
 LOSSES = 12  # in the small line of the live view
 PAGE_WIDTH, PAGE_HEIGHT, COLOURS = 1200, 1500, 256  # of a PNG
 
 
 def main() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    make_trials_picture()
-    if sys.argv[1:] == ["trials"]:
-        return
     with (
         # Chromium may still write to its profile.
         tempfile.TemporaryDirectory(prefix="tfdeploy-", ignore_cleanup_errors=True) as scratch,
@@ -55,6 +46,8 @@ def main() -> None:
         except BaseException:
             subprocess.run(["tfdeploy", "stop"], cwd=folder, check=False)
             raise
+    shared.main()
+    trials.main()
 
 
 def make_terminal_pictures(folder: Path) -> None:
@@ -73,20 +66,6 @@ def make_terminal_pictures(folder: Path) -> None:
     still(folder, STATUS, "tfdeploy status")
 
 
-def run(terminal: Terminal, command: str) -> None:
-    code = terminal.run(["bash", "-c", command])
-    if code:
-        raise SystemExit(f"{command} exited with {code}:\n{terminal.text}")
-
-
-def still(folder: Path, picture: tuple[str, str], command: str) -> None:
-    """Draw what one command shows."""
-    terminal = Terminal(COLUMNS, 40, folder)
-    terminal.type(command)
-    run(terminal, command)
-    write(picture, terminal.frames[-1:], command)
-
-
 def watch(folder: Path) -> None:
     """Draw the live view when it has a line of the loss, then leave it."""
     terminal, seen = Terminal(COLUMNS, 26, folder), list[Frame]()
@@ -99,12 +78,6 @@ def watch(folder: Path) -> None:
     if terminal.run(["tfdeploy", "watch"], is_telling, b"q"):
         raise SystemExit(f"watch failed:\n{terminal.text}")
     write(WATCH, seen, "tfdeploy watch")
-
-
-def write(picture: tuple[str, str], frames: Sequence[Frame], title: str) -> None:
-    name, description = picture
-    (PICTURES / name).write_text(svg.draw(frames, title, description, COLUMNS))
-    say(name)
 
 
 # The training
@@ -133,47 +106,6 @@ def tfdeploy(folder: Path, *words: str) -> str:
     return subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-# Trials
-
-
-def make_trials_picture() -> None:
-    """Draw the table of twelve trials: one of them is killed, and a host is switched off for a
-    while."""
-    with (
-        tempfile.TemporaryDirectory(prefix="tfdeploy-") as scratch,
-        trials_site(Path(scratch)) as (folder, sshds),
-        subprocess.Popen(["tfdeploy", "trials", "--start"], cwd=folder) as command,
-    ):
-        lost = HOSTS[1]
-        while not (trials := processes(f"{scratch}/{HOSTS[0]}/", "--learning_rate=")):
-            time.sleep(1)
-        os.kill(trials[0], signal.SIGKILL)
-        while not any(row["state"] == "SUCCEEDED" for row in trial_rows(folder)):
-            time.sleep(5)
-        sshds[lost].stop()
-        for pid in processes(f"{scratch}/{lost}/"):
-            os.kill(pid, signal.SIGKILL)
-        command.wait()
-        sshds[lost].start()
-        still(folder, TRIALS, "tfdeploy trials")
-
-
-def processes(directory: str, word: str = "") -> list[int]:
-    """Return the processes of a host, which run in its directory or name it, with a word in their
-    command line."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            command = (entry / "cmdline").read_bytes().decode(errors="replace")
-            if word in command and directory in f"{command} {(entry / 'cwd').readlink()}":
-                found.append(int(entry.name))
-    return sorted(found)
-
-
-def trial_rows(folder: Path) -> list[dict[str, Any]]:
-    return json.loads(tfdeploy(folder, "trials", "--json"))["trials"]
-
-
 # The pages
 
 
@@ -192,10 +124,6 @@ def shrink(file: Path, height: int) -> None:
     with Image.open(file) as full:
         upper = full.convert("RGB").crop((0, 0, full.width, min(height, full.height)))
     upper.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,30 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tfdeploy.commands.trials import OF_TRIAL
 from tfdeploy.shared.event_records import EVENTS, masked_crc
 from tfdeploy.shared.trials import ENDED, FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdeploy.commands.trials import Trial
+    from tfdeploy.commands.trials import Trial, TrialsResult
+    from tfdeploy.run import Run
 
 # TensorBoard reads the files of a folder by name: this is before all others.
 NAME = f"{EVENTS}0.parameters"
 SUCCESS, FAILURE = 1, 2  # of tensorboard/plugins/hparams/api.proto
 FLOAT = 1  # of tensorflow/core/framework/types.proto
+
+
+def write(run: Run, trials: TrialsResult | None) -> None:
+    """Write the parameters of the trials whose events are on the controller beside these."""
+    own = run.open() / "events"
+    numbers = {int(match[1]) for path in own.files() if (match := OF_TRIAL.match(path))}
+    for trial in trials.trials if trials else ():
+        data, file = b"".join(records(trial)), f"trials/{trial.number}/{NAME}"
+        if trial.number in numbers and own.size(file) != len(data):
+            own.write(file, [data])
 
 
 def records(trial: Trial) -> Iterator[bytes]:
