@@ -128,16 +128,6 @@ def test_examples_are_counted_without_measuring_again(measured_project):
 
 
 @ONCE
-def test_prices_follow_from_what_was_measured(measured_project):
-    runs = measured_runs(measured_project)
-    sweep = ("sweep", "--workers", "1,2", *SHORT, "--price-per-hour", "3.6")
-    assert "PRICE/M STEPS" in measured_project.ok(*sweep)
-    cell = json.loads(measured_project.ok(*sweep, "--json"))["cells"][0]
-    assert cell["price_per_million"] == pytest.approx(1000 / cell["steps_per_s"])
-    assert measured_runs(measured_project) == runs
-
-
-@ONCE
 def test_a_sweep_with_other_terms_is_refused_with_what_differs(measured_project):
     before = (measured_project.folder / "sweep/sweep.json").read_bytes()
     other = measured_project.tf("sweep", "--workers", "1,2", "--seconds", "3", *ONE_RUN)

@@ -90,7 +90,6 @@ VERBS = {
     "events": ("outputs.ListEvents", "outputs.event_files.events"),
     "disk": ("runs.MeasureDisk", "runs.disk.disk"),
     "results": ("outputs.ListResults", "runs.results.results"),
-    "weigh": ("runs.Weigh", "runs.remove.weigh"),
     "remove": ("runs.Remove", "runs.remove.remove"),
 }
 # Most pushes are followed by a start, and it by a status or a stop. The modules of the next command

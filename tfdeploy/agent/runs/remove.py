@@ -11,7 +11,7 @@ import secrets
 import stat
 
 from ...shared import TYPE_CHECKING, records
-from ...shared.protocol.runs import Kept, Removed, Weight
+from ...shared.protocol.runs import Kept, Removed
 from .. import paths
 from ..environments import marker
 from ..machine import lock, process
@@ -67,21 +67,6 @@ def remove(
     freed += _remove_cache() if environments else 0
     _remove_unused_manifests(project)
     return Removed(removed_bytes=freed, kept=kept)
-
-
-def weigh(project: str, runs: List[str], releases: List[str], environments: List[str]) -> Weight:
-    """Return what `remove` frees if it can delete everything."""
-    _check_names(project, *runs, *releases, *environments)
-    trees = [paths.run(project, name) for name in runs]
-    trees += [paths.release(project, name) for name in releases]
-    trees += [paths.environment(project, name) for name in environments]
-    return Weight(disk.freeable_bytes([*disk.leftovers(project), *trees, *_cache(environments)]))
-
-
-def _cache(environments: List[str]) -> List[str]:
-    """Return the cache if environments are removed: it has hard links to their files, so that
-    nothing would be freed otherwise."""
-    return [paths.cache()] if environments and os.path.isdir(paths.cache()) else []
 
 
 def _remove_cache() -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.verdicts import Cheapest, PsVerdict, WorkerVerdict
+    from tfdeploy.experiments.speed.verdicts import PsVerdict, WorkerVerdict
 
 UNKNOWN = "-"
 WHY = ""  # the column that says why a cell has no speed needs no name
@@ -52,9 +52,6 @@ class SweepCell:
     """From the slowest run over the fastest of `base`, to the fastest over the slowest."""
     efficiency: float | None
     """The part of the ideal speed-up that was reached."""
-    price_per_million: float | None
-    """The price of a million examples, or of steps (`synchronous`: batches) if examples are not
-    counted; null without --price-per-hour."""
     runs: tuple[Result, ...]
     """The runs."""
 
@@ -79,8 +76,6 @@ class SweepDocument:
     """One verdict for each number of workers that was measured with several numbers of ps."""
     worker_verdicts: list[WorkerVerdict]
     """One verdict for each measured cell and the next larger one with as many ps."""
-    cheapest: Cheapest | None
-    """The cheapest cell; null without --price-per-hour or with a single cell."""
 
 
 def sweep_document(sweep: Sweep) -> SweepDocument:
@@ -94,7 +89,6 @@ def sweep_document(sweep: Sweep) -> SweepDocument:
         enough_ps={str(each.workers): each.enough for each in of_ps if each.enough is not None},
         ps_verdicts=of_ps,
         worker_verdicts=list(verdicts.more_workers(sweep)),
-        cheapest=verdicts.cheapest(sweep),
     )
 
 
@@ -110,7 +104,6 @@ def _cell(sweep: Sweep, results: CellResults) -> SweepCell:
         speedup=_median_of(speedup),
         speedup_range=_range_of(speedup),
         efficiency=sweep.efficiency(results),
-        price_per_million=_median_of(verdicts.per_million(sweep, results)),
         runs=results.runs,
     )
 
@@ -137,8 +130,7 @@ def line(result: Result) -> str:
 
 def columns(sweep: Sweep) -> tuple[str, ...]:
     examples = ("EXAMPLES/S",) if sweep.examples_per_step else ()
-    money = (_price_column(sweep),) if sweep.prices else ()
-    return ("PS", "WORKERS", "RUNS", "STEPS/S", *examples, "SPEED-UP", "EFFICIENCY", *money, WHY)
+    return ("PS", "WORKERS", "RUNS", "STEPS/S", *examples, "SPEED-UP", "EFFICIENCY", WHY)
 
 
 def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
@@ -152,7 +144,6 @@ def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
         "EXAMPLES/S": _median(sweep.examples_per_s(results)),
         "SPEED-UP": f"{_ratio(speedup.median)}x{_range(speedup, _ratio)}" if speedup else UNKNOWN,
         "EFFICIENCY": UNKNOWN if efficiency is None else f"{efficiency:.0%}",
-        _price_column(sweep): _median(verdicts.per_million(sweep, results)),
         WHY: f"{results.failure.run}: {_first_line(results.failure)}" if results.failure else "",
     }
 
@@ -171,16 +162,6 @@ def remarks(sweep: Sweep) -> Iterator[str]:
         yield f"a cell with fewer than {MIN_RUNS} runs is not compared: raise --repeats"
     yield from _more_workers(sweep)
     yield from (text for each in verdicts.enough_ps(sweep) if (text := _enough_ps(each)))
-    cheapest = verdicts.cheapest(sweep)
-    if cheapest:
-        yield _cheapest(sweep, cheapest)
-
-
-def unit(sweep: Sweep) -> str:
-    """Return what a price is per million of."""
-    if sweep.examples_per_step:
-        return "examples"
-    return "batches" if sweep.synchronous else "steps"
 
 
 def figure(value: float | None) -> str:
@@ -204,10 +185,6 @@ def _range(spread: Spread, text: Callable[[float], str]) -> str:
 
 def _ratio(value: float) -> str:
     return f"{value:.2f}"
-
-
-def _price_column(sweep: Sweep) -> str:
-    return f"PRICE/M {unit(sweep).upper()}"
 
 
 def _counted(results: CellResults) -> str:
@@ -247,10 +224,3 @@ def _enough_ps(verdict: PsVerdict) -> str:
     compared = " and ".join(map(str, verdict.ps))
     found = f"for {workers}: {verdict.reason} between {compared} ps"
     return found if verdict.reason == verdicts.NO_DIFFERENCE else ""
-
-
-def _cheapest(sweep: Sweep, found: Cheapest) -> str:
-    cost = f"{figure(found.price.median)} per million {unit(sweep)}"
-    equal = " or ".join(map(str, found.equal))
-    from_others = f"; no difference measured from {equal}" if equal else ""
-    return f"cheapest: {found.cell}, {cost}{from_others}"

@@ -97,23 +97,11 @@ class CellResults:
 
 
 @dataclass(frozen=True)
-class Prices:
-    """What an hour of a host costs, in any currency; `other` is that of hosts without their own."""
-
-    by_host: Mapping[str, float]
-    other: float | None = None
-
-    def of(self, host: str) -> float:
-        return self.by_host.get(host, self.other or 0.0)
-
-
-@dataclass(frozen=True)
 class Sweep:
     """All results so far by their cell and repeat, and the `terms` that they have in common.
 
     A step takes `examples_per_step`; if `synchronous`, it takes that many from each worker. If
-    there is a `chief` of its own, it trains like a worker in cells without ps. `prices` are those
-    of the hosts.
+    there is a `chief` of its own, it trains like a worker in cells without ps.
     """
 
     results: Mapping[tuple[Cell, int], Result]
@@ -121,7 +109,6 @@ class Sweep:
     examples_per_step: int | None = None
     synchronous: bool = False
     chief: bool = False
-    prices: Prices | None = None
 
     def __iter__(self) -> Iterator[CellResults]:
         return iter(self._cells)
