@@ -162,16 +162,6 @@ def test_a_skipped_line_of_known_hosts_is_noted_once(by_ssh, tmp_path):
     assert notes == [f"{known_hosts} line 1 can't be read, and is skipped"]
 
 
-@pytest.mark.parametrize(("version", "is_noted"), [("3.1.3", True), ("3.2.5", False)])
-def test_an_old_rsync_on_the_controller_is_noted(by_ssh, tmp_path, monkeypatch, version, is_noted):
-    program = tmp_path / "rsync"
-    program.write_text(f"#!/bin/sh\necho 'rsync  version {version}  protocol version 31'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    notes = "\n".join(check(by_ssh.project(), 1)["notes"])
-    assert (f"rsync {version} on the controller may let a hostile host" in notes) == is_noted
-
-
 def test_a_missing_tensorflow_is_only_a_note_if_the_command_is_not_python(world):
     document = check(world.project(training={"command": "sleep 100", "role": "tf_config"}))
     assert document["errors"] == []

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from tfdeploy.shared.records import Launch
 
 MAX_CLOCK_OFFSET_S = 5.0
-SAFE_RSYNC = (3, 2, 5)
 MIN_FREE_BYTES = 1 << 30  # for checkpoints and logs
 
 
@@ -194,23 +193,17 @@ def _missing_rsync(facts: HostFacts, host: Host) -> Iterator[HostError]:
         yield AgentError(
             facts.host,
             "rsync is not installed",
-            "install it: files from 8 MiB on are sent and fetched by rsync",
+            "install it: files from 8 MiB on are sent by rsync",
         )
 
 
 def _controllers_rsync(inventory: Inventory) -> Iterator[TfdeployError]:
     if not any(host.uses_ssh for host in inventory.hosts):
         return
-    version, problem = rsync.installed_version(), rsync.find_problem()
+    problem = rsync.find_problem()
     if problem:
         message, hint = problem
         yield TfdeployError(f"{message}, for files from 8 MiB on", hint)
-    elif version and version < SAFE_RSYNC:
-        yield TfdeployError(
-            f"rsync {'.'.join(map(str, version))} on the controller may let a hostile host write "
-            "other files than those that are fetched (CVE-2022-29154)",
-            "update it to 3.2.5 or newer; some distributions have fixed the bug in older versions",
-        )
 
 
 def _unlisted_gpus(facts: HostFacts, host: Host) -> Iterator[HostError]:

@@ -246,7 +246,7 @@ def _chief_of(task_dir: str) -> str:
     """Return the chief of the task's run, or "" if an older agent did not write it."""
     try:
         launch = records.read(paths.launch(task_dir))
-        return str((launch.get("heartbeat") or launch["circle"])["chief"])
+        return str(launch["heartbeat"]["chief"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ""
 
