@@ -187,11 +187,8 @@ def sweep(
                        help="How often to measure each of them, in turns.")] = 3,
     seconds: Annotated[float, typer.Option("--seconds", metavar="S", parser=_parse_seconds,
                        help="Seconds to measure each run, from 1 to 86400.")] = 60.0,
-    examples_per_step: Annotated[int | None, typer.Option("--examples-per-step", min=1, metavar="N",
-                                 help="Examples in one step: report examples per second, too.")]
-    = None,
     synchronous: Annotated[bool, typer.Option("--synchronous",
-                           help="Each step takes that many examples from every worker.")] = False,
+                           help="Each step takes a batch from every worker.")] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", autocompletion=propose_files,
                    help="Where to write the record. Default: sweep/ beside the "
                    "inventory file.")] = None,
@@ -211,7 +208,7 @@ def sweep(
     inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
-    settings = grid.Grid(cells, repeats, seconds, examples_per_step, synchronous)
+    settings = grid.Grid(cells, repeats, seconds, synchronous)
     console.print_grid(settings, folder)
     watcher = command.SweepWatcher(console.print_measuring, console.print_cell)
     with _interruptible(console):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -86,7 +85,6 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
     _check_directories(result, fleet)
     _check_versions(result)
     result.notes += [*plan_warnings(intent), *connection_notes(intent.inventory)]
-    result.notes += [*_skipped_keys(intent.inventory)]
     result.notes += _controllers_rsync(intent.inventory)
     answered = [facts.host for facts in result.hosts]
     if fleet.stays_connected:
@@ -229,20 +227,6 @@ def _full_disk(facts: HostFacts) -> Iterator[HostError]:
             f"only {format_size(facts.free_bytes)} are free on the disk of its directory",
             "tfdeploy prune deletes old runs; or set the host's directory to another disk",
         )
-
-
-def _skipped_keys(inventory: Inventory) -> Iterator[TfdeployError]:
-    """Note lines of known_hosts and key files that ssh skips: the user may miss their keys."""
-    from tfdeploy.transport.ssh import config, known_hosts
-
-    hosts = [host for host in inventory.hosts if host.uses_ssh]
-    with suppress(HostError):  # a host whose SSH configuration fails has its own error
-        configs = [config.resolve(host, inventory) for host in hosts]
-        files = dict.fromkeys(file for each in configs for file in each.known_hosts)
-        for line in known_hosts.unreadable_lines(files):
-            yield TfdeployError(f"{line} can't be read, and is skipped")
-        for key in dict.fromkeys(file for each in configs for file in each.missing_keys()):
-            yield TfdeployError(f"{key}, an IdentityFile of ssh_config, does not exist")
 
 
 def _check_directories(result: CheckResult, fleet: Fleet) -> None:

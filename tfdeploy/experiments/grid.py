@@ -30,7 +30,6 @@ class Grid:
     cells: tuple[Cell, ...]
     repeats: int = 3
     seconds: float = 60.0
-    examples_per_step: int | None = None
     synchronous: bool = False
 
 

@@ -69,7 +69,7 @@ class ExperimentOutput(Terminal):
 
         self.print_text("")
         rows = [report.row(sweep, each) for each in sweep]
-        self._out.print_table(report.columns(sweep), rows)
+        self._out.print_table(report.COLUMNS, rows)
         self.print_text(*report.remarks(sweep))
 
     def print_trials(self, result: TrialsResult) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "-"
 WHY = ""  # the column that says why a cell has no speed needs no name
+COLUMNS = ("PS", "WORKERS", "RUNS", "STEPS/S", "SPEED-UP", "EFFICIENCY", WHY)
 NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"
 EXPLANATION = (
     "each speed is the median of its runs, with the slowest and the fastest; two cells differ if",
@@ -44,8 +45,6 @@ class SweepCell:
     """The steps per second."""
     steps_per_s_range: tuple[float, ...] | None
     """Its range."""
-    examples_per_s: float | None
-    """The examples per second; null without --examples-per-step."""
     speedup: float | None
     """The speed relative to `base`."""
     speedup_range: tuple[float, ...] | None
@@ -62,10 +61,8 @@ class SweepDocument:
 
     terms: Mapping[str, Any]
     """What all runs have in common: keys of hosts.toml, the release, the options."""
-    examples_per_step: int | None
-    """The value of --examples-per-step."""
     synchronous: bool
-    """Whether each step takes its examples from every worker."""
+    """Whether each step takes a batch from every worker."""
     base: Cell | None
     """The measured numbers of tasks with the fewest workers: `speedup` is relative to them."""
     cells: list[SweepCell]
@@ -82,7 +79,6 @@ def sweep_document(sweep: Sweep) -> SweepDocument:
     of_ps = list(verdicts.enough_ps(sweep))
     return SweepDocument(
         terms=sweep.terms,
-        examples_per_step=sweep.examples_per_step,
         synchronous=sweep.synchronous,
         base=sweep.base.cell if sweep.base else None,
         cells=[_cell(sweep, results) for results in sweep],
@@ -100,7 +96,6 @@ def _cell(sweep: Sweep, results: CellResults) -> SweepCell:
         reason=results.failure.reason if results.failure else "",
         steps_per_s=_median_of(steps_per_s),
         steps_per_s_range=_range_of(steps_per_s),
-        examples_per_s=_median_of(sweep.examples_per_s(results)),
         speedup=_median_of(speedup),
         speedup_range=_range_of(speedup),
         efficiency=sweep.efficiency(results),
@@ -128,11 +123,6 @@ def line(result: Result) -> str:
     return f"{result.cell}: {figure(result.rate.steps_per_s)} steps/s (repeat {result.repeat})"
 
 
-def columns(sweep: Sweep) -> tuple[str, ...]:
-    examples = ("EXAMPLES/S",) if sweep.examples_per_step else ()
-    return ("PS", "WORKERS", "RUNS", "STEPS/S", *examples, "SPEED-UP", "EFFICIENCY", WHY)
-
-
 def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
     speed, speedup = results.steps_per_s, sweep.speedup(results)
     efficiency = sweep.efficiency(results)
@@ -141,7 +131,6 @@ def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
         "WORKERS": str(results.cell.workers),
         "RUNS": _counted(results),
         "STEPS/S": f"{_median(speed)}{_range(speed, figure)}" if speed else results.result,
-        "EXAMPLES/S": _median(sweep.examples_per_s(results)),
         "SPEED-UP": f"{_ratio(speedup.median)}x{_range(speedup, _ratio)}" if speedup else UNKNOWN,
         "EFFICIENCY": UNKNOWN if efficiency is None else f"{efficiency:.0%}",
         WHY: f"{results.failure.run}: {_first_line(results.failure)}" if results.failure else "",
@@ -154,7 +143,7 @@ def remarks(sweep: Sweep) -> Iterator[str]:
     if not sweep.base:
         yield from (results.failure.reason for results in list(sweep)[:1] if results.failure)
         return
-    counted = "examples: a step takes a batch from every worker" if sweep.synchronous else "steps"
+    counted = "batches: a step takes one from every worker" if sweep.synchronous else "steps"
     yield f"speed-up over {sweep.base.cell}, in {counted}"
     yield from EXPLANATION
     yield from _sources(sweep)

@@ -100,13 +100,12 @@ class CellResults:
 class Sweep:
     """All results so far by their cell and repeat, and the `terms` that they have in common.
 
-    A step takes `examples_per_step`; if `synchronous`, it takes that many from each worker. If
-    there is a `chief` of its own, it trains like a worker in cells without ps.
+    If `synchronous`, a step takes a batch from each worker. If there is a `chief` of its own, it
+    trains like a worker in cells without ps.
     """
 
     results: Mapping[tuple[Cell, int], Result]
     terms: Mapping[str, Any]
-    examples_per_step: int | None = None
     synchronous: bool = False
     chief: bool = False
 
@@ -133,12 +132,6 @@ class Sweep:
     def base(self) -> CellResults | None:
         """The measured cell with the fewest workers, and of these with the fewest ps."""
         return next(iter(self.measured), None)
-
-    def examples_per_s(self, results: CellResults) -> Spread | None:
-        batches = self.batches_per_s(results)
-        if batches is None or self.examples_per_step is None:
-            return None
-        return batches.scaled(self.examples_per_step)
 
     def batches_per_s(self, results: CellResults) -> Spread | None:
         """Return the batches of all workers per second; None if the cell was not measured."""
