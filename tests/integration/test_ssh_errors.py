@@ -633,5 +633,5 @@ def test_each_failing_host_is_reported_and_the_others_succeed(site, sshd, sshds,
     assert "dead: no SSH connection" in done.stderr
     assert "refusing: it refused every key" in done.stderr
     assert "changed: its host key is not the one in known_hosts" in done.stderr
-    assert "good" not in done.stderr
+    assert "good:" not in done.stderr
     assert len(project.releases("good")) == 1
