@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from contextlib import suppress
 
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.runs import Kept, Removed
@@ -124,14 +125,8 @@ def _remove_unused_manifests(project: str) -> None:
     for name in disk.visible_names(paths.manifests(project)):
         release, ending = os.path.splitext(name)
         if ending == ".json" and not os.path.lexists(paths.release(project, release)):
-            _remove_file(os.path.join(paths.manifests(project), name))
-
-
-def _remove_file(path: str) -> None:
-    try:
-        os.remove(path)
-    except FileNotFoundError:  # another host, which shares the store, was faster
-        pass
+            with suppress(FileNotFoundError):  # another host, which shares the store, was faster
+                os.remove(os.path.join(paths.manifests(project), name))
 
 
 def _remove_tree(path: str) -> Tuple[int, str]:
