@@ -63,7 +63,7 @@ class ExperimentOutput(Terminal):
 
         self.print_text("")
         rows = [report.row(sweep, each) for each in sweep]
-        self._out.print_table(report.columns(sweep), rows)
+        self._out.print_table(report.COLUMNS, rows)
         self.print_text(*report.remarks(sweep))
 
     def print_trials(self, result: TrialsResult) -> None:
@@ -132,11 +132,9 @@ class ExperimentOutput(Terminal):
         self.print_text(f"fetching the events of {count}, and starting TensorBoard: {runs}")
 
     def print_board(self, board: EventBoard, url: str) -> None:
-        """Print the address, and of each run what there is to see and which hosts are away."""
+        """Print the address, and of each run what there is to see."""
         for fetcher in board.fetchers:
             self.print_text(_shown_events(fetcher, board.labels[fetcher.run.id]))
-            for error in fetcher.errors.values():
-                self.print_events_away(error)
         self.print_text(f"TensorBoard is at {url} for programs of this machine; Ctrl-C ends it")
 
     def print_events_away(self, error: TfdeployError) -> None:
