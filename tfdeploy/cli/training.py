@@ -59,9 +59,7 @@ COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 
-@add_command(
-    PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1", "plan --param lr=0.1,0.01  # of `trials`"
-)
+@add_command(PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1", "plan --param lr=0.1,0.01")
 def plan(
     words: Words = None,
     hosts: Hosts = HOSTS,
@@ -82,10 +80,8 @@ def plan(
     given = {key: value for key, value in values.items() if value}
     if given and counts:
         raise typer.BadParameter("--with: trials have slots; set slots_per_host in hosts.toml")
-    if given:
-        intent = load_trials(hosts, given, words, env, name)
-    else:
-        intent = load_intent(hosts, words, env, counts, name)
+    of_trials = load_trials(hosts, given, words, env, name) if given else None
+    intent = of_trials or load_intent(hosts, words, env, counts, name)
     notes = [*plan_warnings(intent), *connection_notes(intent.inventory)]
     if json:
         print_json(documents.plan_document(intent, notes))
