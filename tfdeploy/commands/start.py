@@ -178,7 +178,7 @@ def launch(
             on_notes([*_unlisted_gpus(run, answers), *_other_folders(run, answers)])
             turn_s = queue.wait_s if queue else None
             if turn_s is not None or not queue:
-                _wait_or_stop(fleet, run, launching, on_report, turn_s, waiting)
+                _wait_or_stop(fleet, run, launching, on_report, on_notes, turn_s, waiting)
     except (KeyboardInterrupt, Cancelled):
         with delay_signals():
             errors = _try_to_stop(fleet, run)
@@ -288,6 +288,7 @@ def _wait_or_stop(
     run: Run,
     launching: Launching,
     on_report: Callable[[str, TaskReport], None],
+    on_notes: Callable[[Sequence[TfdeployError]], None],
     turn_s: float | None,
     waiting: Waiting,
 ) -> None:
@@ -297,7 +298,7 @@ def _wait_or_stop(
         with fleet.follow(
             run, run.plan.placements, chief="", opened=launching.streams
         ) as following:
-            if wait_until_ready(fleet, run, following, on_report, turn_s, waiting):
+            if wait_until_ready(fleet, run, following, on_report, on_notes, turn_s, waiting):
                 check_reachability(fleet, run, following)
     except Cancelled:
         raise

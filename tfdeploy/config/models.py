@@ -219,6 +219,7 @@ class Training(Table):
     max_duration_s: Timeout | None = None
     orphan_timeout_s: Annotated[Timeout, Field(ge=10)] = 1800.0
     log_limit_mb: Annotated[int, Field(ge=1)] = 100
+    versions: Literal["same", "any"] = "same"
 
     def job_name(self, job: str) -> str:
         """Return the name that scripts, and so TensorFlow, use for the job."""

@@ -432,6 +432,8 @@ class TaskReport(Record):
     """How fast it trains, and what its host does; null if that is not known yet."""
     gpus: Optional[List[int]] = None
     """The indices of its GPUs; null if its host has not chosen them yet."""
+    versions: Dict[str, str] = field(default_factory=dict)
+    """The versions that its process has imported, by name; of a task whose peers connect to it."""
 
 
 def to_json(record: Record) -> Dict[str, Any]:
