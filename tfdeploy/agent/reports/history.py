@@ -17,13 +17,14 @@ from ...shared.records import MAX_HISTORY_BYTES
 from ..machine.nvidia import GpuSampler
 
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Optional
 
     from ...shared.protocol.reports import GpuUse
     from ...shared.records import TaskState
 
 MAX_REASON = 500
 EVERY_S = 30.0
+IDLE_ANSWERS = 10
 TICK_S = 1.0
 MEBIBYTE = 1 << 20
 
@@ -64,14 +65,18 @@ def newest_half(lines: List[bytes]) -> List[bytes]:
     return lines[kept:]
 
 
-def record_gpus(path: str, gpus: List[int], ended: int) -> None:
-    """Add a line for each answer of nvidia-smi until `ended` is closed on its other side.
+def record_gpus(
+    path: str, gpus: List[int], ended: int, idle_limit_s: Optional[float] = None
+) -> None:
+    """Add a line for each answer of nvidia-smi until `ended` is closed on its other side. With
+    `idle_limit_s`, often enough to know that the GPUs were idle for so long.
 
     nvidia-smi may take seconds, or hang in its driver, where nothing can end it. So this runs in a
     process of its own, which holds nothing of the task's, is no child of the supervisor, and ends
     with it.
     """
-    sampler, written = GpuSampler(gpus, EVERY_S), None
+    every_s = min(EVERY_S, idle_limit_s / IDLE_ANSWERS) if idle_limit_s else EVERY_S
+    sampler, written = GpuSampler(gpus, every_s), None
     while not select.select([ended], [], [], TICK_S)[0]:
         answer = sampler.read()
         if answer and answer is not written:
@@ -80,7 +85,7 @@ def record_gpus(path: str, gpus: List[int], ended: int) -> None:
                 if append_line(
                     path, gpu_line(time.time(), answer), MAX_HISTORY_BYTES, every_second
                 ):
-                    sampler.every_s *= 2
+                    sampler.every_s *= 1 if idle_limit_s else 2
             except OSError:  # a full disk costs lines
                 pass
     sampler.close()

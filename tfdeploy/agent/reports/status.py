@@ -88,7 +88,17 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
         quiet_s=progress.quiet_s(log, files),
         log_progress=progress.read_log(log),
         pace=pace.read(launch.project, launch.run, launch.task),
+        ends_s=_ends_s(task_dir, launch),
     )
+
+
+def _ends_s(task_dir: str, launch: Launch) -> Optional[float]:
+    if launch.max_duration_s is None:
+        return None
+    from ..machine.leases import Holder
+    from ..queue import places  # as above
+
+    return places.seconds_left(Holder(lock.holder(task_dir) or 0))
 
 
 def _gpus(task_dir: str) -> Optional[List[int]]:
