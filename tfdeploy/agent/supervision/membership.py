@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ...shared.records import Launch, TaskState
     from ...shared.trials import TrialRecord
+    from ..reports.idle_gpus import IdleGpus
     from .heartbeat import Report
-    from .idle_gpus import IdleGpus
     from .termination import Order
     from .trials.board import Board
 
@@ -63,7 +63,7 @@ def _idle_gpus(launch: Launch) -> Optional[IdleGpus]:
     """Return what watches the GPUs of a task, if its run is stopped when they are idle."""
     if launch.idle_gpu_stop_s is None or not launch.gpus:
         return None
-    from .idle_gpus import IdleGpus  # most runs are not
+    from ..reports.idle_gpus import IdleGpus  # most runs are not
 
     return IdleGpus(paths.gpu_history(launch.project, launch.run, launch.task))
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tfdeploy.agent.reports.history import gpu_line
-from tfdeploy.agent.supervision.idle_gpus import IdleGpus
+from tfdeploy.agent.reports.idle_gpus import IdleGpus
 from tfdeploy.shared.protocol.reports import GpuUse
 
 
