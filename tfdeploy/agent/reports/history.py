@@ -1,8 +1,8 @@
 """The history of a task, beside its log: a line of JSON for each change of its state, and every 30
 seconds for how busy its GPUs are.
 
-It is for people who look at the run later, and for idle_gpu_stop_s (idle_gpus.py). A full disk costs lines, and
-never the task. Of the states only the newest MAX_HISTORY_BYTES are kept.
+It is for people who look at the run later, and for idle_gpu_stop_s (idle_gpus.py). A full disk
+costs lines, and never the task. Of the states only the newest MAX_HISTORY_BYTES are kept.
 """
 
 from __future__ import annotations
