@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ...shared.records import Launch, TaskState
     from ...shared.trials import TrialRecord
-    from ..reports.idle_gpus import IdleGpus
+    from ..reports.history import IdleGpus
     from .heartbeat import Report
     from .termination import Order
     from .trials.board import Board
@@ -63,7 +63,7 @@ def _idle_gpus(launch: Launch) -> Optional[IdleGpus]:
     """Return what watches the GPUs of a task, if its run is stopped when they are idle."""
     if launch.idle_gpu_stop_s is None or not launch.gpus:
         return None
-    from ..reports.idle_gpus import IdleGpus  # most runs are not
+    from ..reports.history import IdleGpus  # most runs are not
 
     return IdleGpus(paths.gpu_history(launch.project, launch.run, launch.task))
 

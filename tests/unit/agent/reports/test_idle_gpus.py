@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from tfdeploy.agent.reports.history import gpu_line
-from tfdeploy.agent.reports.idle_gpus import IdleGpus
+from tfdeploy.agent.reports.history import IdleGpus, gpu_line
 from tfdeploy.shared.protocol.reports import GpuUse
 
 
