@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import select
 import time
+from contextlib import suppress
 
-from ...shared import TYPE_CHECKING
+from ...shared import TYPE_CHECKING, records
 from ...shared.filesystem import append_line
 from ...shared.records import MAX_HISTORY_BYTES
+from ..machine import gpu_health
 from ..machine.nvidia import GpuSampler
 
 if TYPE_CHECKING:
@@ -64,15 +66,21 @@ def newest_half(lines: List[bytes]) -> List[bytes]:
     return lines[kept:]
 
 
-def record_gpus(path: str, gpus: List[int], ended: int) -> None:
-    """Add a line for each answer of nvidia-smi until `ended` is closed on its other side.
+def record_gpus(path: str, problems_path: str, gpus: List[int], ended: int) -> None:
+    """Add a line for each answer of nvidia-smi until `ended` is closed on its other side, and store
+    what may be wrong with the GPUs.
 
     nvidia-smi may take seconds, or hang in its driver, where nothing can end it. So this runs in a
     process of its own, which holds nothing of the task's, is no child of the supervisor, and ends
     with it.
     """
     sampler, written = GpuSampler(gpus, EVERY_S), None
+    health, problems = gpu_health.sampler(gpus), None
     while not select.select([ended], [], [], TICK_S)[0]:
+        if health.read() != problems:
+            problems = health.read()
+            with suppress(OSError):  # as below
+                records.write(problems_path, problems)
         answer = sampler.read()
         if answer and answer is not written:
             written = answer
@@ -84,6 +92,7 @@ def record_gpus(path: str, gpus: List[int], ended: int) -> None:
             except OSError:  # a full disk costs lines
                 pass
     sampler.close()
+    health.close()
 
 
 def gpu_line(at: float, gpus: List[GpuUse]) -> bytes:

@@ -76,13 +76,14 @@ def _record_gpus(launch: Launch, task_dir: str) -> None:
     from ..reports import history
 
     path = paths.gpu_history(launch.project, launch.run, launch.task)
+    problems = paths.gpu_problems(task_dir)
     # This process keeps the other end open as long as it lives, and passes it to no program.
     ended, _ = os.pipe()
     title = "tfdeploy gpu-history {}".format(task_dir)
     log = os.path.join(task_dir, "supervisor.log")
     try:
         detach.run_detached(
-            lambda: history.record_gpus(path, launch.gpus, ended), title, log, [ended]
+            lambda: history.record_gpus(path, problems, launch.gpus, ended), title, log, [ended]
         )
     except OSError as error:  # training continues without
         print_to_log(error)
