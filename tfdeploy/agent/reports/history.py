@@ -1,5 +1,5 @@
-"""The history of a task, beside its log: a line of JSON for each change of its state, and every 30
-seconds for how busy its GPUs are.
+"""The history of a task, beside its log: a line of JSON for each change of its state, for what is
+installed at each start, and every 30 seconds for how busy its GPUs are.
 
 It is for people who look at the run later; no decision depends on it. A full disk costs lines, and
 never the task. Of the states only the newest MAX_HISTORY_BYTES are kept.
@@ -19,7 +19,7 @@ from ..machine import gpu_health
 from ..machine.nvidia import GpuSampler
 
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Dict, List
 
     from ...shared.protocol.reports import GpuUse
     from ...shared.records import TaskState
@@ -64,6 +64,12 @@ def newest_half(lines: List[bytes]) -> List[bytes]:
         kept -= 1
         left -= len(lines[kept])
     return lines[kept:]
+
+
+def record_versions(path: str, versions: Dict[str, str]) -> None:
+    """Add a line with the versions of what is installed, by name. Raises OSError."""
+    line = json.dumps({"at": round(time.time(), 3), "versions": versions}).encode() + b"\n"
+    append_line(path, line, MAX_HISTORY_BYTES, newest_half)
 
 
 def record_gpus(path: str, problems_path: str, gpus: List[int], ended: int) -> None:

@@ -37,6 +37,7 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
     try:
         if supervisor.wait_for_turn():
             _record_gpus(supervisor.launch, task_dir)  # first: that process is none of the task's
+            _record_versions(supervisor.launch)
             # Processes that the task leaves behind become children of the supervisor instead of
             # init's, so that all of them can be found.
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -67,6 +68,18 @@ def _announce_end(launch: Launch) -> None:
         from ..queue import places  # most runs have no limit
 
         places.announce_end(time.time() + launch.max_duration_s)
+
+
+def _record_versions(launch: Launch) -> None:
+    """Keep what is installed, beside the history of the task's states."""
+    from ..environments import versions
+    from ..reports import history
+
+    path = paths.history(launch.project, launch.run, launch.task)
+    try:
+        history.record_versions(path, versions.installed(launch))
+    except OSError as error:  # training continues without
+        print_to_log(error)
 
 
 def _record_gpus(launch: Launch, task_dir: str) -> None:

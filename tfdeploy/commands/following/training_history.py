@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from tfdeploy.errors import HostError
-from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.shared import pace
 from tfdeploy.shared.records import READY, RUNNING, SUCCEEDED
 
@@ -185,4 +184,4 @@ def slow_tasks(reports: Iterable[tuple[Placement, TaskReport | None]]) -> list[H
         for placement, report in reports
         if report and report.state in (READY, RUNNING) and report.pace
     ]
-    return [HostError(host, escape_line(words)) for host, words in pace.slow_tasks(tasks)]
+    return [HostError(host, words) for host, words in pace.slow_tasks(tasks)]

@@ -52,8 +52,8 @@ class RunFacts:
 
     `status` is None if the hosts were not asked. `histories` and `logs` are by task, `gpus` by task
     with GPUs; `paces` are of the whole run; `known_until` is the time of the newest information
-    about the tasks, in seconds since the epoch. `previous` is the run before it. `missing` says what the report lacks and how to get
-    it.
+    about the tasks, in seconds since the epoch. `previous` is the run before it. `missing` says
+    what the report lacks and how to get it.
     """
 
     run: Run
