@@ -217,6 +217,7 @@ def _launch(
         environment=names.environments.get(host.name, ""),
         gpus_shared=host.gpus_shared,
         exclude_sick=host.exclude_sick,
+        address=placement.address,
     )
 
 

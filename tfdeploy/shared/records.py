@@ -185,7 +185,8 @@ class Launch(Record):
 
     - `port` is None for a task that opens none.
     - `checkpoint_dir` is absolute, or relative to the task's work directory.
-    - `no_proxy` lists the addresses that must not be reached through a proxy.
+    - `address` is its host's, as the other hosts reach it; `no_proxy` lists the addresses that must
+      not be reached through a proxy.
     - `linger_s` is how long the task may run after the chief has succeeded, None for no limit;
       `max_duration_s` how long the run may last (the chief's supervisor ends it, and after the
       chief's end the task's own).
@@ -251,6 +252,7 @@ class Launch(Record):
     priority: int = 0
     waits_for: List[str] = field(default_factory=list)
     exclude_sick: bool = False
+    address: str = ""
 
     @property
     def health_port(self) -> Optional[int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 
 from ...shared import TYPE_CHECKING
 from ...shared.records import OPEN, STRICT
 from .. import paths
-from ..machine import guard, process
+from ..machine import guard, interfaces, process
 
 if TYPE_CHECKING:
     from typing import Callable, Dict
@@ -38,6 +39,8 @@ def spawn(
     """
     env = environment(launch, dict(os.environ), mark, paths.agent(), os.path.realpath(task_dir))
     env.update(_preloaded_if_possible(launch, env, task_dir))
+    for name, value in _interface_variables(launch).items():
+        env.setdefault(name, value)
     return subprocess.Popen(
         launch.argv,
         cwd=directory or paths.work(task_dir),
@@ -66,6 +69,17 @@ def environment(
         inside = os.path.join(agent, "inside")
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [inside, env.get("PYTHONPATH", "")]))
     return env
+
+
+def _interface_variables(launch: Launch) -> Dict[str, str]:
+    """Return the variables that make NCCL and Gloo use the interface with the host's address; {} if
+    the run has one host, or no interface except loopback has it."""
+    try:
+        own = socket.gethostbyname(launch.address) if len(launch.no_proxy) > 1 else ""
+    except OSError:  # no IPv4 address
+        own = launch.address
+    name = interfaces.with_address(own)
+    return {"NCCL_SOCKET_IFNAME": "=" + name, "GLOO_SOCKET_IFNAME": name} if name else {}
 
 
 def environment_of_user(launch: Launch, base: Dict[str, str], task_dir: str) -> Dict[str, str]:
