@@ -178,10 +178,9 @@ class WatchApp(App[Ending]):
 
     def _training(self, now: float, width: int) -> Text:
         text = Text(summary.fit(summary.training_parts(self._watched, now), width))
-        slow = self._watched.slow
-        more = format_count(len(slow) - MAX_SLOW, "more note")
-        notes = [*map(str, slow[:MAX_SLOW]), *([more] if len(slow) > MAX_SLOW else [])]
-        for note in notes:
+        slow = [*map(str, self._watched.slow)]
+        more = [format_count(len(slow) - MAX_SLOW, "more note")] if len(slow) > MAX_SLOW else []
+        for note in [*slow[:MAX_SLOW], *more]:
             text.append(f"\n{note}", "yellow")
         end = summary.end_line(self._watched)
         if end:

@@ -129,9 +129,8 @@ def slow_tasks(tasks: List[TaskPace]) -> List[Tuple[str, str]]:
     slow = {each.task: words for each, words in _slow_workers(known)}
     named = {each.host for each in known if each.task in slow}
     first = {each.host: each for each in reversed([*known, *tasks]) if each.host not in named}
-    workers = [each for each in known if each.task in slow]
     found = []
-    for each in [*workers, *reversed([*first.values()])]:
+    for each in [*(e for e in known if e.task in slow), *reversed([*first.values()])]:
         words = [*slow.get(each.task, ()), *differences(each, known), *gpu_problems(each, tasks)]
         if words:
             found.append((each.host, "; ".join(words)))

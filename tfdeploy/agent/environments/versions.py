@@ -5,10 +5,11 @@ Names and versions are read from the names of folders: no Python starts, and no 
 
 from __future__ import annotations
 
-import glob
+import itertools
 import os
 import re
 import shutil
+from contextlib import suppress
 
 from ...shared import TYPE_CHECKING
 
@@ -19,37 +20,31 @@ if TYPE_CHECKING:
 
 DISTRIBUTION = re.compile(r"([\w.]+?)-(\d[\w.+!]*)(?:-py[\d.]+)?\.(?:dist|egg)-info$", re.ASCII)
 MAX_PACKAGES = 1000
-PACKAGES = ("lib/python3*/*-packages", "local/lib/python3*/*-packages")
-NVIDIA = (
-    "/proc/driver/nvidia/version"  # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15"
-)
+LIBRARIES, PACKAGES = ("lib", "local/lib"), ("site-packages", "dist-packages")
+NVIDIA = "/proc/driver/nvidia/version"  # it has "NVIDIA UNIX x86_64 Kernel Module  550.54.15"
 
 
 def installed(launch: Launch) -> Dict[str, str]:
     """Return versions by name. Packages are only known of a task whose program is a Python."""
     found = {"Linux": os.uname().release}
-    try:
-        with open(NVIDIA) as file:
-            driver = re.search(r"Module\s+([\d.]+)", file.readline())
+    with suppress(OSError), open(NVIDIA) as file:
+        driver = re.search(r"Module\s+([\d.]+)", file.readline())
         found.update({"NVIDIA driver": driver[1]} if driver else {})
-    except OSError:
-        pass
     python = shutil.which(launch.argv[0], path=launch.env.get("PATH")) or ""
     if not os.path.basename(python).startswith("python"):
         return found
-    name = os.path.basename(os.path.realpath(python))  # python3.11, also of a virtual environment
+    name = os.path.basename(os.path.realpath(python))
     found["Python"] = name[len("python") :]
-    for folder in _folders(python):
-        if os.path.basename(os.path.dirname(folder)) in (name, "python3"):
-            for entry in os.listdir(folder):
-                match = DISTRIBUTION.match(entry)
-                if match and len(found) < MAX_PACKAGES:
-                    found.setdefault(match[1].lower().replace("_", "-"), match[2])
+    for folder in _folders(python, name):
+        for match in map(DISTRIBUTION.match, os.listdir(folder)):
+            if match and len(found) < MAX_PACKAGES:
+                found.setdefault(match[1].lower().replace("_", "-"), match[2])
     return found
 
 
-def _folders(python: str) -> List[str]:
-    """Return the folders with packages that a Python imports, the first ones first."""
+def _folders(python: str, name: str) -> List[str]:
+    """Return the folders with packages that a Python imports, the first ones first; `name` is
+    python3.11, for example."""
     prefixes = [os.path.dirname(os.path.dirname(python))]
     try:
         with open(os.path.join(prefixes[0], "pyvenv.cfg")) as file:
@@ -59,9 +54,5 @@ def _folders(python: str) -> List[str]:
     if not is_alone:
         real = os.path.dirname(os.path.dirname(os.path.realpath(python)))
         prefixes = [os.path.expanduser("~/.local"), *prefixes, real]
-    return [
-        folder
-        for prefix in dict.fromkeys(prefixes)
-        for pattern in PACKAGES
-        for folder in sorted(glob.glob(os.path.join(glob.escape(prefix), pattern)))
-    ]
+    places = itertools.product(prefixes, LIBRARIES, (name, "python3"), PACKAGES)
+    return [*filter(os.path.isdir, dict.fromkeys(os.path.join(*each) for each in places))]

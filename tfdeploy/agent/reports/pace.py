@@ -21,7 +21,7 @@ from ...shared.records import MAX_HISTORY_BYTES
 from .. import paths
 from ..machine import process
 from ..outputs import event_files
-from . import progress, usage
+from . import history, progress, usage
 
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional
@@ -53,15 +53,11 @@ def record(
     while True:
         try:
             line = json.dumps(to_json(_count(launch, task_dir, processes, pid() or 0)))
-            append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, _every_second)
+            append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, history.every_second)
             report(read(launch.project, launch.run, launch.task))
         except (OSError, LookupError, ValueError):  # a full disk costs lines
             pass
         time.sleep(every_s)
-
-
-def _every_second(lines: List[bytes]) -> List[bytes]:
-    return lines[::2]
 
 
 def read(project: str, run: str, task: str) -> Optional[Pace]:

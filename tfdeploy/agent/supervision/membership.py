@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     GetState = Callable[[], TaskState]
     GetSources = Callable[[], List[str]]
 
-TRAINS = (READY, RUNNING)
 TICK_S = 0.25
 FIRST_TICK_S = 0.01  # most tasks are stopped together, and `stop` waits for the chief's supervisor
 LAST_REPORT_S = 60.0  # for how long a task tries to report its end
@@ -152,8 +151,8 @@ class ChiefMembership:
         from ...shared.pace import TaskPace, slow_tasks  # few runs need it
         from ..reports import notify
 
-        states = {task: last.state for task, last in self._server.reports.items()}
-        paces = {task: p for task, p in self._server.paces.items() if states[task] in TRAINS}
+        reports, found, live = self._server.reports, dict(self._server.paces), (READY, RUNNING)
+        paces = {task: p for task, p in found.items() if reports[task].state in live}
         paces[self._launch.task] = pace
         hosts, now = self._launch.notify.hosts, time.monotonic()
         tasks = [TaskPace(task, hosts[task], p) for task, p in paces.items() if p and task in hosts]

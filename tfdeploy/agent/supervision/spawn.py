@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+from contextlib import suppress
 
 from ...shared import TYPE_CHECKING
 from ...shared.records import OPEN, STRICT
@@ -74,10 +75,9 @@ def environment(
 def _interface_variables(launch: Launch) -> Dict[str, str]:
     """Return the variables that make NCCL and Gloo use the interface with the host's address; {} if
     the run has one host, or no interface except loopback has it."""
-    try:
-        own = socket.gethostbyname(launch.address) if len(launch.no_proxy) > 1 else ""
-    except OSError:  # no IPv4 address
-        own = launch.address
+    own = launch.address if len(launch.no_proxy) > 1 else ""
+    with suppress(OSError):  # it has no IPv4 address
+        own = socket.gethostbyname(own) if own else ""
     name = interfaces.with_address(own)
     return {"NCCL_SOCKET_IFNAME": "=" + name, "GLOO_SOCKET_IFNAME": name} if name else {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import ExitStack
+from itertools import product
 from typing import TYPE_CHECKING
 
 from tfdeploy.config import AUTO_PORTS
@@ -55,20 +56,19 @@ def measure_links(
     seconds = min(MAX_S, max(MIN_S, TOTAL_S / 2 / max(1, len(planned))))
     pairs = [pair for each in planned for pair in each]
     peers = {own: (other, own) for pair in reversed(pairs) for own, other in (pair, pair[::-1])}
-    clients = {(pair, 0): secrets.token_hex(16) for pair in pairs}
-    for number in range(1, MAX_TRIED + 1):
-        clients |= {(pair, number): secrets.token_hex(16) for pair in peers.values()}
+    both = product({*pairs, *peers.values()}, range(MAX_TRIED + 1))
+    clients = {client: secrets.token_hex(16) for client in both}
     found, others = [], []
     with ExitStack() as streams:
         opened = fleet.outcomes([*peers], lambda agent: _listen(agent, intent, clients, streams))
-        ports = {host: each for host, each in opened.items() if isinstance(each, LinkPort)}
         for each in planned:
             at = {pair: intent.plan.placements_on(pair[1])[0].address for pair in each}
             found += _measure_round(fleet, (clients, 0), at, opened, seconds)
         used = {(link.target.host, link.target.interface) for link in found}
         addresses = {
             host: [a for name, a in port.addresses.items() if (host, name) not in used]
-            for host, port in ports.items()
+            for host, port in opened.items()
+            if isinstance(port, LinkPort)
         }
         for number in range(1, MAX_TRIED + 1):
             at = {peers[h]: a[number - 1] for h, a in addresses.items() if len(a) >= number}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.run_report import charts, timeline
 from tfdeploy.experiments.run_report.summary import (
+    DifferenceRow,
     compare,
     different_settings,
     format_length,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     from tfdeploy.experiments.run_report.charts import Chart
     from tfdeploy.experiments.run_report.facts import RunFacts
-    from tfdeploy.experiments.run_report.summary import DifferenceRow
     from tfdeploy.experiments.run_report.timeline import Timeline
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
@@ -61,7 +61,7 @@ class RunView:
     timeline: Timeline | None
     charts: tuple[Chart, ...]
     more_scalars: tuple[str, ...]
-    paces: tuple[tuple[str, ...], ...]
+    paces: tuple[DifferenceRow, ...]
     changes: tuple[DifferenceRow, ...]
     commands: tuple[tuple[str, str], ...]
 
@@ -166,7 +166,7 @@ def _task_rows(facts: RunFacts) -> tuple[tuple[str, ...], ...]:
     return tuple(rows)
 
 
-def _pace_rows(facts: RunFacts) -> tuple[tuple[str, ...], ...]:
+def _pace_rows(facts: RunFacts) -> tuple[DifferenceRow, ...]:
     """Return a row for each worker, the slowest first, and for each other task whose host differs:
     its rate, its part of the workers' median, how long a worker that trains at the median waits if
     it waits for this one, and what is different on its host."""
@@ -180,8 +180,9 @@ def _pace_rows(facts: RunFacts) -> tuple[tuple[str, ...], ...]:
             cells = (f"{rate:.3g}", f"{rate / usual:.0%}", waits)
         if rate is not None or found:
             words = facts.redact(escape_line("; ".join(found))) or "–"
-            order = math.inf if rate is None else rate
-            rows.append((order, (each.task, escape_line(each.host), *cells, words)))
+            is_slow = rate is not None and rate < pace.SLOW * usual
+            row = DifferenceRow(each.task, (escape_line(each.host), *cells, words), is_slow)
+            rows.append((math.inf if rate is None else rate, row))
     return tuple(row for _, row in sorted(rows, key=itemgetter(0))[:MAX_PACES])
 
 

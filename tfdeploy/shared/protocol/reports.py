@@ -249,7 +249,7 @@ class Started(RunEvent):
     """All tasks of a host have their supervisors; `gpus` is how many GPUs the host has. The first
     event of a start, and of no other request. `other_folder` is the controller's folder
     from which the project's run before this one was started, "" if from the same. `sick` says what
-    is wrong with GPUs that the tasks were not given for it."""
+    is wrong with GPUs that were left out."""
 
     gpus: int
     other_folder: str = ""

@@ -25,6 +25,7 @@ from tfdeploy.commands.status import RunStatus, TaskStatus
 from tfdeploy.errors import Unreachable
 from tfdeploy.experiments.run_report import page
 from tfdeploy.experiments.run_report.facts import gather
+from tfdeploy.experiments.run_report.summary import DifferenceRow
 from tfdeploy.release.snapshot import is_by_product
 from tfdeploy.shared.records import TaskReport
 from unit.test_run import error_text
@@ -274,8 +275,9 @@ def test_slow_workers_come_first_with_what_is_different_on_their_hosts(tmp_path)
     assert "Slow workers" not in rendered(run).text
     write_pace(run, "worker-0", 6.0)
     write_pace(run, "worker-1", 2.0, other_cpus=4.0)
+    figure = "other programs use 4.0 CPUs (0.0 for the others)"
     assert page.view(facts_of(run)).paces == (
-        ("worker:1", "b", "2", "50%", "5m 00s", "other programs use 4.0 CPUs (0.0 for the others)"),
-        ("worker:0", "b", "6", "150%", "0s", "–"),
+        DifferenceRow("worker:1", ("b", "2", "50%", "5m 00s", figure), True),
+        DifferenceRow("worker:0", ("b", "6", "150%", "0s", "–"), False),
     )
     assert "Others wait" in rendered(run).text
