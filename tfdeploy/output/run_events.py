@@ -179,9 +179,12 @@ class RunOutput(LogTerminal):
         )
 
     def print_resumed(self, resumed: ResumeResult) -> None:
+        self.print_resumes_from(resumed)
+        self.print_started(resumed.run)
+
+    def print_resumes_from(self, resumed: ResumeResult) -> None:
         source = results_output.resume_source(resumed)
         self.print_text(f"run {resumed.run.id} resumes from {source}")
-        self.print_started(resumed.run)
         self.print_notes(resumed.left_running)
 
     def print_scaled(self, scaled: ScaleResult) -> None:
