@@ -34,13 +34,13 @@ def problems() -> Dict[int, str]:
     return dict(parse(nvidia.run_nvidia_smi(*QUERY), xids()))
 
 
-def sampler(indexes: Sequence[int]) -> nvidia.Sampler:
+def sampler(indexes: Sequence[int]) -> nvidia.NvidiaSmiSampler:
     """Return what looks at these GPUs now and then."""
 
     def read(listing: str) -> List[str]:
         return [words for _, words in parse(listing, xids(), indexes)]
 
-    return nvidia.Sampler(QUERY, read, indexes, EVERY_S, CPU_SHARE)
+    return nvidia.NvidiaSmiSampler(QUERY, read, indexes, EVERY_S, CPU_SHARE)
 
 
 def parse(

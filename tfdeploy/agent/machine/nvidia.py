@@ -136,7 +136,7 @@ def _rows(table: str, columns: int) -> Iterator[List[str]]:
             yield cells
 
 
-class Sampler:
+class NvidiaSmiSampler:
     """What nvidia-smi answers to a query about the GPUs of `indexes`, or all, as `parse` reads it.
     nvidia-smi can take seconds, so it runs beside the caller, every `every_s` seconds, or more
     rarely to use no more than this share of a core: `read` returns what it answered last.
@@ -161,7 +161,7 @@ class Sampler:
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._next_at = 0.0
         self._started_at = 0.0
-        Sampler._counted_s = _children_cpu_s()
+        NvidiaSmiSampler._counted_s = _children_cpu_s()
 
     def read(self) -> List[Any]:
         """Return the newest answer, each time the same list, and ask again if it is time."""
@@ -193,12 +193,12 @@ class Sampler:
     def _take_answer(self, done: subprocess.Popen[bytes]) -> None:
         self._process = None
         self._found = self._parse(_output(done).decode(errors="replace"))
-        cpu_s = _children_cpu_s() - Sampler._counted_s
-        Sampler._counted_s += cpu_s
+        cpu_s = _children_cpu_s() - NvidiaSmiSampler._counted_s
+        NvidiaSmiSampler._counted_s += cpu_s
         self._next_at = self._started_at + max(self.every_s, cpu_s / self._cpu_share)
 
 
-class GpuSampler(Sampler):
+class GpuSampler(NvidiaSmiSampler):
     """How busy the GPUs are: those of `indexes`, or all."""
 
     def __init__(self, indexes: Sequence[int] = (), every_s: float = SAMPLE_EVERY_S) -> None:
