@@ -231,7 +231,6 @@ class RunOutput(LogTerminal):
             self.print_text(
                 f"the newest checkpoint is {stopped.saved.name}, {age} old; "
                 "what was trained after it is lost",
-                *((f"({stopped.advice})",) if stopped.advice else ()),
             )
         for other in stopped.others:
             self.print_text(f"{other.state:<9} {other.task} on {other.host}  of another start")

@@ -21,7 +21,7 @@ from ...shared.records import MAX_HISTORY_BYTES
 from .. import paths
 from ..machine import process
 from ..outputs import event_files
-from . import history, progress, usage
+from . import progress, usage
 
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from ...shared.records import Launch, Pace
 
 READ_BYTES = 1 << 13  # has more lines than five minutes
-# proc(5): the columns of /proc/stat's first row: user, nice, system; irq, softirq, steal; iowait.
-BUSY, DISK_WAIT = (1, 2, 3, 6, 7, 8), 5
+DISK_WAIT = 5  # proc(5): the column of /proc/stat's first row: iowait
 # Documentation/ABI/testing/sysfs-devices-system-cpu, thermal_throttle: milliseconds.
 HOT = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_total_time_ms"
 # The controller's name in /proc/PID/cgroup, the counter in its cpu.stat, and a second in its unit;
@@ -53,7 +52,7 @@ def record(
     while True:
         try:
             line = json.dumps(to_json(_count(launch, task_dir, processes, pid() or 0)))
-            append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, history.every_second)
+            append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, lambda lines: lines[::2])
             report(read(launch.project, launch.run, launch.task))
         except (OSError, LookupError, ValueError):  # a full disk costs lines
             pass
@@ -74,7 +73,7 @@ def _count(launch: Launch, task_dir: str, processes: usage.ProcessTable, pid: in
         at=round(time.time(), 3),
         step=_step(launch, task_dir),
         cpus=os.cpu_count() or 1,
-        busy_s=sum(int(cpu[column]) for column in BUSY) * usage.TICK_S,
+        busy_s=sum(int(cpu[column]) for column in usage.BUSY) * usage.TICK_S,
         own_s=sum(cpu_s for cpu_s, _ in processes.read().values()),
         disk_wait_s=int(cpu[DISK_WAIT]) * usage.TICK_S,
         swapped_bytes=(memory["pswpin"] + memory["pswpout"]) * usage.PAGE_BYTES,

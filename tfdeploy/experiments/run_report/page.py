@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.run_report import charts, timeline
+from tfdeploy.experiments.run_report import charts, timeline, trials
 from tfdeploy.experiments.run_report.summary import (
     DifferenceRow,
     compare,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.run_report.charts import Chart
     from tfdeploy.experiments.run_report.facts import RunFacts
     from tfdeploy.experiments.run_report.timeline import Timeline
+    from tfdeploy.experiments.run_report.trials import TrialsView
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -64,6 +65,7 @@ class RunView:
     paces: tuple[DifferenceRow, ...]
     changes: tuple[DifferenceRow, ...]
     commands: tuple[tuple[str, str], ...]
+    trials: TrialsView | None
 
     @property
     def run(self) -> Run:
@@ -100,6 +102,7 @@ def view(facts: RunFacts, number: int = 1) -> RunView:
             ),
             ("Everything as it was, from the record of the run", recorded_hosts(run)),
         ),
+        trials=trials.view(facts, f"run{number}"),
     )
 
 

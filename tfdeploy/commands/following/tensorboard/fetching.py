@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, Self
 
 from tfdeploy.commands.collect import collect_events
+from tfdeploy.commands.following.tensorboard import hparams
+from tfdeploy.commands.trials import trials_of
 from tfdeploy.commands.watch import started_again
 from tfdeploy.errors import Cancelled, HostError, TfdeployError, TransferFailed
 from tfdeploy.hosts.events import may_return
@@ -35,13 +37,12 @@ class EventFetcher:
     """Fetches the events of a run while its context is open.
 
     When the run was started again, `reload` gives its new plan. `errors` are those of the last
-    fetch, by host; they are reported once `reports` is true. `looked` is set after the first one.
+    fetch, by host. `looked` is set after the first one.
     """
 
     def __init__(self, run: Run, watcher: BoardWatcher, reload: Callable[[Run], Run]) -> None:
         self.run = run
         self.errors: dict[str, TfdeployError] = {}
-        self.reports = False
         self.looked = threading.Event()
         self._watcher, self._reload = watcher, reload
         self._closed = threading.Event()
@@ -79,6 +80,7 @@ class EventFetcher:
             start = time.monotonic()
             with suppress(Busy):  # another command fetches them
                 self._take(collect_events(fleet, self.run))
+                hparams.write(self.run, trials_of(fleet, self.run))
             self.looked.set()
             pause_s = PAUSE_FACTOR * (time.monotonic() - start)
             self._closed.wait(min(LONGEST_PAUSE_S, max(POLL_S, pause_s)))
@@ -87,7 +89,7 @@ class EventFetcher:
         """Report which hosts do not answer any more, and which do again."""
         before = self.errors
         self.errors = {e.host if isinstance(e, HostError) else "": e for e in errors}
-        if not self.reports or self._closed.is_set():
+        if self._closed.is_set():
             return
         for host, error in self.errors.items():
             if type(before.get(host)) is not type(error):
