@@ -175,6 +175,7 @@ class Question(Message):
     trials: List[TrialRecord] = field(default_factory=list)
     holds: bool = False
     pace: Optional[Pace] = None
+    idle_s: Optional[float] = None
 
 
 class End(Message):

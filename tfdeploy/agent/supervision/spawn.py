@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from ...shared.records import Launch
 
 PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
-SAVES = "TFDEPLOY_SAVES"
+SAVES, VERSIONS = "TFDEPLOY_SAVES", "TFDEPLOY_VERSIONS"
 PEERS, SOURCE_PORTS = "TFDEPLOY_PEERS", "TFDEPLOY_SOURCE_PORTS"
 # A task with one of these variables imports the modules of the folder inside/.
 NEEDS_INSIDE = (
+    VERSIONS,
     "TFDEPLOY_CHECKPOINT_DEVICE",
     "TFDEPLOY_SAVE_ON_STOP",
     "TFDEPLOY_END_AT_EXIT",
@@ -42,6 +43,8 @@ def spawn(
     env.update(_preloaded_if_possible(launch, env, task_dir))
     for name, value in _interface_variables(launch).items():
         env.setdefault(name, value)
+    with suppress(OSError):
+        os.unlink(paths.versions(task_dir))
     return subprocess.Popen(
         launch.argv,
         cwd=directory or paths.work(task_dir),
@@ -65,6 +68,7 @@ def environment(
         **_common(launch, base),
         process.MARK: mark,
         SAVES: paths.saves(task_dir),
+        **({VERSIONS: paths.versions(task_dir)} if _has_peers(launch) else {}),
     }
     if any(name in env for name in NEEDS_INSIDE):
         inside = os.path.join(agent, "inside")
@@ -80,6 +84,11 @@ def _interface_variables(launch: Launch) -> Dict[str, str]:
         own = socket.gethostbyname(own) if own else ""
     name = interfaces.with_address(own)
     return {"NCCL_SOCKET_IFNAME": "=" + name, "GLOO_SOCKET_IFNAME": name} if name else {}
+
+
+def _has_peers(launch: Launch) -> bool:
+    """Return whether other tasks must understand what this one sends to its port."""
+    return launch.port is not None and len(launch.heartbeat.tasks) > 1
 
 
 def environment_of_user(launch: Launch, base: Dict[str, str], task_dir: str) -> Dict[str, str]:

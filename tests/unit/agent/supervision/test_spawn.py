@@ -71,6 +71,13 @@ def test_inside_is_not_on_the_python_path_by_default():
     assert task_environment({"PYTHONPATH": "/own"})["PYTHONPATH"] == "/own"
 
 
+def test_a_task_that_others_connect_to_reports_its_versions():
+    peers = replace(make_launch().heartbeat, tasks=["worker:0", "worker:1"])
+    env = task_environment(heartbeat=peers, port=2222)
+    assert (env["TFDEPLOY_VERSIONS"], env["PYTHONPATH"]) == ("/task/versions", "/agent.pyz/inside")
+    assert "TFDEPLOY_VERSIONS" not in task_environment(heartbeat=peers, port=None)
+
+
 def preload_variables(env=None, network="guarded"):
     launch = make_launch(network=network)
     return preloaded(launch, env or {}, "/agent/preload/x86_64.so", "/task")
