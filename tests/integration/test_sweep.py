@@ -260,13 +260,13 @@ def digits(tmp_path):
 
 
 def measure_digits(project: Project) -> dict:
-    """Sweep for as long as a busy machine needs: it is told to raise --seconds. Return the cell."""
+    """Sweep for as long as a busy machine needs to make a few steps; return the cell."""
     options = ("--ps", "1", "--workers", "1", "--examples-per-step", "128", *ONE_RUN)
     for seconds in ("5", "30", "120"):
         done = project.tf("sweep", *options, "--seconds", seconds, "--out", f"of-{seconds}")
         if done.returncode == 0:
             break
-        assert "raise --seconds" in done.stdout, done.stderr
+        assert re.search("raise --seconds|have no step", done.stdout), done.stdout + done.stderr
     [cell] = read_record(project, f"of-{seconds}").values()
     return cell
 
