@@ -129,7 +129,6 @@ HOMES = {
     "paramiko": (
         "transport/ssh/connection.py",
         "transport/ssh/channels.py",
-        "transport/ssh/dial.py",
         "transport/ssh/host_keys.py",
         "transport/ssh/errors.py",
     ),
@@ -146,7 +145,10 @@ HOMES = {
         "commands/following/tensorboard/board.py",
         "release/git.py",
     ),
-    "tensorboard": ("commands/following/tensorboard/process.py",),
+    "tensorboard": (
+        "commands/following/tensorboard/hparams.py",
+        "commands/following/tensorboard/process.py",
+    ),
     "uv": ("environments/wheelhouse.py",),
     "tensorflow": ("inside/",),
     "grpc": (),

@@ -127,12 +127,13 @@ def _reload(run: Run) -> Run:
 
 def _gather_facts(run: Run, offline: bool) -> RunFacts:
     from tfdeploy.commands import status as command
+    from tfdeploy.commands.trials import trials_of
     from tfdeploy.experiments.run_report.facts import gather
 
     if offline:
-        return gather(run, None)
+        return gather(run, None, trials_of(None, run))
     with open_fleet(run) as fleet:
-        return gather(run, command.status(fleet, run, LOG_LINES))
+        return gather(run, command.status(fleet, run, LOG_LINES), trials_of(fleet, run))
 
 
 @add_command(
@@ -187,14 +188,8 @@ def sweep(
                        help="How often to measure each of them, in turns.")] = 3,
     seconds: Annotated[float, typer.Option("--seconds", metavar="S", parser=_parse_seconds,
                        help="Seconds to measure each run, from 1 to 86400.")] = 60.0,
-    examples_per_step: Annotated[int | None, typer.Option("--examples-per-step", min=1, metavar="N",
-                                 help="Examples in one step: report examples per second, too.")]
-    = None,
     synchronous: Annotated[bool, typer.Option("--synchronous",
-                           help="Each step takes that many examples from every worker.")] = False,
-    price_per_hour: Annotated[list[str] | None, typer.Option("--price-per-hour", metavar="PRICE",
-                              help="What an hour of each host costs, or HOST=PRICE for one host or "
-                              "several: gpu-[01-04]=3.06. Repeatable.")] = None,
+                           help="Each step takes a batch from every worker.")] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", autocompletion=propose_files,
                    help="Where to write the record. Default: sweep/ beside the "
                    "inventory file.")] = None,
@@ -207,16 +202,14 @@ def sweep(
     The same command again measures only what is missing."""
     from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
-    from tfdeploy.experiments.speed import report, verdicts
+    from tfdeploy.experiments.speed import report
     from tfdeploy.output.console import Console, print_json
 
     console = Console(for_json=json)
     inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
-    prices = verdicts.parse_prices(price_per_hour or [], grid.training_hosts(inventory))
-    counting = (examples_per_step, synchronous, prices)
-    settings = grid.Grid(cells, repeats, seconds, *counting)
+    settings = grid.Grid(cells, repeats, seconds, synchronous)
     console.print_grid(settings, folder)
     watcher = command.SweepWatcher(console.print_measuring, console.print_cell)
     with _interruptible(console):

@@ -13,8 +13,10 @@ from tfdeploy.cli.options import (
     COUNTS,
     HOSTS,
     Hosts,
+    InQueue,
     Json,
     On,
+    Priority,
     Quiet,
     RunArgument,
     RunId,
@@ -46,6 +48,8 @@ def resume(
     counts: With = None,
     on: On = None,
     wait: WaitTime = None,
+    queue: InQueue = False,
+    priority: Priority = 0,
     share_gpus: ShareGpus = False,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
@@ -59,7 +63,8 @@ def resume(
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output.console import Console, print_json
 
-    queue, lost_run = parse_queue(wait), find_run(hosts, run or run_id)
+    place = parse_queue(wait, queued=queue, priority=priority)
+    lost_run = find_run(hosts, run or run_id)
     if share_gpus:
         lost_run = replace(lost_run, inventory=with_shared_gpus(lost_run.inventory))
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
@@ -67,9 +72,13 @@ def resume(
     watcher = ShownStart(console)
     with watcher.starting(), console.show_transfers(transfers):
         resumed = command.resume(
-            lost_run, changes, console.print_report, transfers, queue=queue, waiting=watcher.waiting
+            lost_run, changes, console.print_report, transfers, queue=place, waiting=watcher.waiting
         )
-    console.print_resumed(resumed)
+    if queue:
+        console.print_resumes_from(resumed)
+        console.print_queued(resumed.run)
+    else:
+        console.print_resumed(resumed)
     if json:
         print_json(resumed)
 

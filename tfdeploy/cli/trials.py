@@ -15,7 +15,10 @@ from tfdeploy.cli.options import (
     Env,
     Hosts,
     Json,
+    Params,
     Quiet,
+    Random,
+    Repeat,
     RunId,
     RunName,
     WaitTime,
@@ -23,7 +26,7 @@ from tfdeploy.cli.options import (
     exit_from_following,
     exit_if_failed,
     find_run,
-    load_inventory,
+    load_trials,
     open_fleet,
     parse_queue,
 )
@@ -50,13 +53,9 @@ REFRESH_S = 2.0
 def trials(
     words: Words = None,
     hosts: Hosts = HOSTS,
-    param: Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUES",
-                     help="Values of an option of the program: lr=0.1,0.01, or a range for "
-                     "--random: lr=1e-4..0.1:log. Repeatable.")] = None,
-    random: Annotated[int | None, typer.Option("--random", metavar="N", min=1,
-                      help="Draw N combinations. Default: all of them.")] = None,
-    repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", min=1,
-                      help="Run each combination N times.")] = None,
+    param: Params = None,
+    random: Random = None,
+    repeat: Repeat = None,
     objective: Annotated[str | None, typer.Option("--objective", metavar="NAME:max|min",
                          help="The scalar that says which trial is best: val_accuracy:max.")]
     = None,
@@ -77,8 +76,6 @@ def trials(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Run a training with many parameters, one in each slot of the hosts, or show their table."""
-    from tfdeploy.api import opening
-    from tfdeploy.commands.trials import plan_trials
     from tfdeploy.output.console import Console
 
     console = Console(for_json=json, is_quiet=quiet)
@@ -88,8 +85,7 @@ def trials(
     if given or start or dry_run or words:
         if run_id:
             raise typer.BadParameter("--run shows a run: leave out what starts another one")
-        intent = opening.plan(plan_trials(load_inventory(hosts), given), words or (), env or (),
-                              name=name or "")  # fmt: skip
+        intent = load_trials(hosts, given, words, env, name)
         if dry_run:
             console.print_plan(intent)
         else:
@@ -102,28 +98,23 @@ def trials(
 
 def _show(run: Run, console: Console, json: bool) -> None:
     from tfdeploy.commands.trials import list_trials, require_trials
+    from tfdeploy.output.console import print_json
 
     require_trials(run)
     with open_fleet(run) as fleet:
         result = list_trials(fleet, run)
-    _print(result, console, json)
-    exit_if_failed(result.errors)
-
-
-def _print(result: TrialsResult, console: Console, json: bool) -> None:
-    from tfdeploy.output.console import print_json
-
     if json:
         print_json(result)
     else:
         console.print_trials(result)
+    exit_if_failed(result.errors)
 
 
 def _run(
     intent: Intent, console: Console, accept_new: bool, wait: str | None, json: bool, *, every: bool
 ) -> None:
     """Start the trials, follow them to their end, and fetch what they reached."""
-    from tfdeploy.cli.training import finish
+    from tfdeploy.cli.training import exit_with_end, finish
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
     from tfdeploy.commands.trials import list_trials
@@ -136,12 +127,7 @@ def _run(
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)
         result = list_trials(fleet, run)
-    console.print_finished(run, finished)
-    _print(result, console, json)
-    if finished.failure:
-        console.print_failure(finished.failure)
-    exit_if_failed(finished.errors)
-    raise typer.Exit(finished.exit)
+    exit_with_end(console, run, finished, result if json else None, result)
 
 
 def _follow(fleet: Fleet, run: Run, console: Console) -> tuple[Run, RunEnd]:

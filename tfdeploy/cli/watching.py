@@ -35,7 +35,6 @@ from tfdeploy.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.logs import NewLines
     from tfdeploy.commands.stop import StopResult
     from tfdeploy.commands.watch import Ending, WatchedRun
@@ -213,7 +212,7 @@ def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) ->
             console.print_log_lines(new.task, new.host, new.lines)
 
 
-@add_command(RESULTS, "collect", "collect --follow", "collect --task worker:1")
+@add_command(RESULTS, "collect", "collect --all", "collect --task worker:1")
 def collect(
     named: RunArgument = None,
     hosts: Hosts = HOSTS,
@@ -222,8 +221,6 @@ def collect(
     on: OnHosts = None,
     every: Annotated[bool, typer.Option("--all",
                      help="Fetch every checkpoint, not only the newest.")] = False,
-    follow: Annotated[bool, typer.Option("-f", "--follow",
-                      help="Fetch new results as the chief writes them, until it ends.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
@@ -231,17 +228,12 @@ def collect(
     from tfdeploy.commands import collect as command
     from tfdeploy.output.console import Console, print_json
 
-    if follow and (task or on):
-        raise typer.BadParameter("--follow fetches the chief's results; expected no --task or --on")
     run = find_run(hosts, named or run_id)
     console = Console(for_json=json, is_quiet=quiet)
-    if follow:
-        collected = _collect_and_follow(run, console, every)
-    else:
-        with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
-            collected = command.collect_reachable(
-                fleet, run, every=every, tasks=task or (), on=on or ()
-            )
+    with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
+        collected = command.collect_reachable(
+            fleet, run, every=every, tasks=task or (), on=on or ()
+        )
     console.print_collected(collected)
     if json:
         print_json(collected)
@@ -322,20 +314,3 @@ def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) ->
         stopped = _stop(run, Fleet(run.inventory, version=run.agent), console)
         return replace(stopped, errors=(*stopped.errors, differing))
     raise outdated
-
-
-def _collect_and_follow(run: Run, console: Console, every: bool) -> CollectResult:
-    from tfdeploy.commands.following import collect_follow
-
-    console.print_text(f"run {run.id}: fetching what the chief writes, until it ends")
-    try:
-        with (
-            open_fleet(run) as fleet,
-            console.show_transfers(fleet.transfers, beside_events=True),
-        ):
-            return collect_follow.follow(
-                fleet, run, console.print_new_results, on_failed=console.print_collect_failed,
-                on_lost=console.print_host_lost, on_back=console.print_host_back, every=every,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        exit_from_following(console, run)

@@ -15,6 +15,7 @@ from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.hosts.following import Following, Subscription
 from tfdeploy.hosts.parallel import Cancellation, Waiting
 from tfdeploy.hosts.transports import has_daemon, make_transport
+from tfdeploy.planning.plan import tasks_by_host
 from tfdeploy.shared.protocol.reports import Follow
 
 if TYPE_CHECKING:
@@ -136,7 +137,6 @@ class Fleet:
         placements: Iterable[Placement],
         *,
         opened: Mapping[str, AnswerStream[RunEvent]] = NO_STREAMS,
-        on_event: Callable[[Agent, RunEvent], None] = lambda agent, event: None,
         **asked: Any,
     ) -> Following:
         """Report what happens to these tasks until all of them have ended, or with `forever` false
@@ -144,30 +144,23 @@ class Fleet:
 
         `asked` are fields of Follow: which facets of a run are reported, and from where on. The
         chief's host reports new checkpoints and outputs unless `chief` is "". `opened` are streams
-        of hosts whose tasks were just started. `on_event` is as in Subscription.
+        of hosts whose tasks were just started.
         """
         chief = run.plan.chief
         # Which trial is best, and so which files are fetched, is known at the end of a run.
         announced = "" if run.inventory.trials.points else str(chief.task)
         fields = {"logs": False, "lines": None, "forever": True, "chief": announced, **asked}
         subscriptions = {}
-        for host, tasks in _tasks_by_host(placements).items():
+        for host, tasks in tasks_by_host(placements).items():
             own = {**fields, "chief": fields["chief"] if host == chief.host else ""}
             request = Follow(run.inventory.project, run.id, tasks, **own)
-            subscriptions[self.agents[host]] = Subscription(request, opened.get(host), on_event)
+            subscriptions[self.agents[host]] = Subscription(request, opened.get(host))
         return Following(subscriptions, self.cancellation)
 
 
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:
     """Return the errors among outcomes."""
     return [outcome for outcome in outcomes.values() if isinstance(outcome, TfdeployError)]
-
-
-def _tasks_by_host(placements: Iterable[Placement]) -> dict[str, list[str]]:
-    tasks: dict[str, list[str]] = {}
-    for placement in placements:
-        tasks.setdefault(placement.host, []).append(str(placement.task))
-    return tasks
 
 
 def max_connections() -> int:

@@ -115,7 +115,7 @@ class DiskOutput(Terminal):
             self.print_text("nothing to delete" if not unanswered else "nothing was deleted")
         elif pruned is None:
             total = format_size(sum(removal.bytes for removal in plan.values()))
-            self.print_text("", f"dry run: nothing was deleted; it would free {total}")
+            self.print_text("", f"dry run: nothing was deleted; it would free about {total}")
         else:
             freed = format_size(sum(pruned.freed.values()))
             self.print_text("", f"freed {freed}; results on the controller were not touched")

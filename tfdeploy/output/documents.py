@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.following.tensorboard.board import EventBoard
+    from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.commands.prune import PruneResult, Removal
@@ -149,6 +150,8 @@ class PlanDocument:
     """The Python environments of [env]."""
     tasks: Sequence[PlannedTask]
     """All tasks, in the order in which they start."""
+    trials: Sequence[Mapping[str, str]]
+    """The parameters of each trial of `--param`; the tasks are the slots that run them."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,7 @@ def plan_document(intent: Intent, notes: Sequence[TfdeployError]) -> PlanDocumen
         data=_data(intent),
         environments=_environments(intent),
         tasks=[PlannedTask(p, each.argv, each.env, each.files, each.ready) for p, each in placed],
+        trials=intent.inventory.trials.points,
     )
 
 
@@ -304,7 +308,7 @@ class HostPrune:
     environments: Sequence[str]
     """The ids of the environments."""
     bytes: int
-    """The space that becomes free."""
+    """The space that they use. A file that something else shares counts in part."""
     freed_bytes: int | None
     """The space that became free; null with `--dry-run`, or if the host gave no answer."""
 
@@ -362,18 +366,6 @@ def log_lines(task: str, host: str, lines: Iterable[str]) -> Iterator[PrintedLin
 # tensorboard: a board that goes on, as it is when its page answers
 
 
-@dataclass(frozen=True)
-class TaskEvents:
-    """The event files of a task on the controller."""
-
-    task: str
-    """The task that wrote them."""
-    files: int
-    """Their number."""
-    size: int
-    """Their size in bytes."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class BoardRun:
     """A run in TensorBoard."""
@@ -383,11 +375,11 @@ class BoardRun:
     label: str
     """What TensorBoard calls it: its name, or its id."""
     folder: Path
-    """The folder of the copies on the controller."""
-    tasks: Sequence[TaskEvents]
-    """The tasks that have written events so far."""
-    live: bool
-    """Whether a host that answers may still send events."""
+    """The folder of its events on the controller."""
+    files: int
+    """The number of event files so far."""
+    size: int
+    """Their size in bytes."""
     errors: Sequence[TfdeployError]
     """The errors of hosts that do not answer."""
 
@@ -404,15 +396,18 @@ class TensorBoardDocument:
 
 
 def tensorboard_document(board: EventBoard, url: str) -> TensorBoardDocument:
-    runs = [
-        BoardRun(
-            run=each.run.id,
-            label=board.labels[each.run.id],
-            folder=each.copies.folder,
-            tasks=[TaskEvents(task, *count) for task, count in each.copies.counts().items()],
-            live=each.is_live,
-            errors=[*each.errors.values()],
-        )
-        for each in board.fetchers
-    ]
-    return TensorBoardDocument(url, runs)
+    return TensorBoardDocument(url, [_board_run(board, each) for each in board.fetchers])
+
+
+def _board_run(board: EventBoard, fetcher: EventFetcher) -> BoardRun:
+    from tfdeploy.commands.following.tensorboard.board import events_of
+
+    run, sizes = fetcher.run, events_of(fetcher.run)
+    return BoardRun(
+        run=run.id,
+        label=board.labels[run.id],
+        folder=run.folder / "events",
+        files=len(sizes),
+        size=sum(sizes),
+        errors=[*fetcher.errors.values()],
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from tfdeploy.formatting.humanize import (
 )
 from tfdeploy.output.stream import table_text
 from tfdeploy.output.terminal import STATE_STYLES, Terminal
-from tfdeploy.shared.trials import BAD, FAILED, INTERRUPTED, LOST, RUNNING, SUCCEEDED, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
-    from tfdeploy.commands.trials import Trial, TrialsResult
+    from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.errors import TfdeployError
     from tfdeploy.experiments.compare import (
         ComparedRun,
@@ -41,10 +39,6 @@ if TYPE_CHECKING:
     from tfdeploy.output.stream import Cell
 
 
-TRIAL_STATES = {
-    SUCCEEDED: "succeeded", BAD: "ended early", FAILED: "failed", RUNNING: "running",
-    WAITING: "waiting", LOST: "lost", INTERRUPTED: "interrupted",
-}  # fmt: skip
 MAX_LIVE_TRIALS = 20
 
 
@@ -69,13 +63,15 @@ class ExperimentOutput(Terminal):
 
         self.print_text("")
         rows = [report.row(sweep, each) for each in sweep]
-        self._out.print_table(report.columns(sweep), rows)
+        self._out.print_table(report.COLUMNS, rows)
         self.print_text(*report.remarks(sweep))
 
     def print_trials(self, result: TrialsResult) -> None:
         """Print a row for each trial, the best one first."""
-        self._out.print_table(_trial_columns(result), _trial_rows(result))
-        self.print_text("", _trial_summary(result))
+        from tfdeploy.experiments import trial_table
+
+        self._out.print_table(trial_table.columns(result), _trial_rows(result))
+        self.print_text("", trial_table.summary(result))
 
     def trials_progress(self) -> AbstractContextManager[Callable[[TrialsResult], None] | None]:
         """Return a context that shows on a terminal how the trials go on: a function that takes it,
@@ -136,11 +132,9 @@ class ExperimentOutput(Terminal):
         self.print_text(f"fetching the events of {count}, and starting TensorBoard: {runs}")
 
     def print_board(self, board: EventBoard, url: str) -> None:
-        """Print the address, and of each run what there is to see and which hosts are away."""
+        """Print the address, and of each run what there is to see."""
         for fetcher in board.fetchers:
             self.print_text(_shown_events(fetcher, board.labels[fetcher.run.id]))
-            for error in fetcher.errors.values():
-                self.print_events_away(error)
         self.print_text(f"TensorBoard is at {url} for programs of this machine; Ctrl-C ends it")
 
     def print_events_away(self, error: TfdeployError) -> None:
@@ -171,16 +165,12 @@ class ExperimentOutput(Terminal):
 
 
 def _shown_events(fetcher: EventFetcher, label: str) -> str:
-    from tfdeploy.commands.following.tensorboard.board import WRITERS
+    from tfdeploy.commands.following.tensorboard.board import WRITERS, events_of
 
-    counts = fetcher.copies.counts()
-    tasks = [
-        f"{task} ({format_count(files, 'file')}, {format_size(size)})"
-        for task, (files, size) in counts.items()
-    ]
-    shown = ", ".join(tasks) if tasks else f"no events yet; {WRITERS}"
-    also = " (another command fetches them)" if fetcher.fetched_elsewhere else ""
-    return f"run {label}: {shown}{also}"
+    sizes = events_of(fetcher.run)
+    if not sizes:
+        return f"run {label}: no events yet; {WRITERS}"
+    return f"run {label}: {format_count(len(sizes), 'event file')}, {format_size(sum(sizes))}"
 
 
 def _result_columns(comparison: Comparison) -> tuple[str, ...]:
@@ -233,48 +223,11 @@ def _point_text(point: TargetPoint | None) -> str:
     return f"step {point.step}" if seconds == "-" else f"step {point.step}, {seconds} s"
 
 
-def _trial_columns(result: TrialsResult) -> tuple[str, ...]:
-    parameters = result.trials[0].parameters if result.trials else ()
-    objective, _ = result.run.inventory.trials.goal
-    values = (objective, "AT STEP") if objective else ()
-    reason = ("REASON",) if any(map(_trial_reason, result.trials)) else ()
-    # What matters first: a narrow terminal cuts the rest.
-    return ("TRIAL", *values, "TIME", "STATE", *parameters, "HOST", *reason)
-
-
 def _trial_rows(result: TrialsResult) -> Iterator[dict[str, Cell]]:
-    """Yield the cells of each trial, by column."""
-    objective, _ = result.run.inventory.trials.goal
-    for trial in result.trials:
-        yield {
-            **trial.parameters,
-            "TRIAL": str(trial.number),
-            objective: "-" if trial.value is None else f"{trial.value:.6g}",
-            "AT STEP": "-" if trial.step is None else str(trial.step),
-            "TIME": "-" if trial.seconds is None else format_duration(trial.seconds),
-            "STATE": (trial.state, STATE_STYLES.get(trial.state, "")),
-            "HOST": f"{trial.host} {trial.task}" if trial.host else trial.task or "-",
-            "REASON": _trial_reason(trial),
-        }
+    from tfdeploy.experiments import trial_table
 
-
-def _trial_reason(trial: Trial) -> str:
-    attempt = f"attempt {trial.attempts}" if trial.attempts > 1 else ""
-    return ": ".join(filter(None, (attempt, trial.reason)))
-
-
-def _trial_summary(result: TrialsResult) -> str:
-    """Return how many trials are in which state, and which one is best."""
-    counts = Counter(trial.state for trial in result.trials)
-    states = ", ".join(
-        f"{counts[state]} {name}" for state, name in TRIAL_STATES.items() if counts[state]
-    )
-    trials = f"{format_count(len(result.trials), 'trial')}: {states}"
-    best = next((trial for trial in result.trials if trial.number == result.best), None)
-    if best is None or best.value is None:
-        return trials
-    words = " ".join(f"{name}={value}" for name, value in best.parameters.items())
-    return f"{trials}; best: trial {best.number} with {best.value:.6g} ({words})"
+    for row in trial_table.rows(result):
+        yield {**row, "STATE": (row["STATE"], STATE_STYLES.get(row["STATE"], ""))}
 
 
 @contextmanager
@@ -284,10 +237,13 @@ def _live_trials(console: Console) -> Iterator[Callable[[TrialsResult], None]]:
     from rich.live import Live
     from rich.text import Text
 
+    from tfdeploy.experiments import trial_table
+
     def draw(result: TrialsResult) -> None:
-        table = table_text(_trial_columns(result), list(_trial_rows(result))[:MAX_LIVE_TRIALS])
+        rows = [*_trial_rows(result)][:MAX_LIVE_TRIALS]
+        table = table_text(trial_table.columns(result), rows)
         table.no_wrap, table.overflow = True, "ellipsis"
-        view.update(Group(table, Text(escape_line(_trial_summary(result)))), refresh=True)
+        view.update(Group(table, Text(escape_line(trial_table.summary(result)))), refresh=True)
 
     with Live(console=console, transient=True, auto_refresh=False) as view:
         yield draw

@@ -179,9 +179,12 @@ class RunOutput(LogTerminal):
         )
 
     def print_resumed(self, resumed: ResumeResult) -> None:
+        self.print_resumes_from(resumed)
+        self.print_started(resumed.run)
+
+    def print_resumes_from(self, resumed: ResumeResult) -> None:
         source = results_output.resume_source(resumed)
         self.print_text(f"run {resumed.run.id} resumes from {source}")
-        self.print_started(resumed.run)
         self.print_notes(resumed.left_running)
 
     def print_scaled(self, scaled: ScaleResult) -> None:
@@ -228,7 +231,6 @@ class RunOutput(LogTerminal):
             self.print_text(
                 f"the newest checkpoint is {stopped.saved.name}, {age} old; "
                 "what was trained after it is lost",
-                *((f"({stopped.advice})",) if stopped.advice else ()),
             )
         for other in stopped.others:
             self.print_text(f"{other.state:<9} {other.task} on {other.host}  of another start")

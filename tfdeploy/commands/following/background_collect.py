@@ -1,4 +1,4 @@
-"""`tfdeploy collect --follow`: fetch what the chief writes while the training goes on."""
+"""Fetch what the chief writes while `run` or `attach` follows the training."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from tfdeploy.commands.collect import CollectResult, collect, collect_checkpoint, collect_outputs
-from tfdeploy.errors import HostError, TfdeployError
-from tfdeploy.hosts.events import Listener, may_return
+from tfdeploy.commands.collect import CollectResult, collect_checkpoint, collect_outputs
+from tfdeploy.errors import TfdeployError
 from tfdeploy.results.checkpoints import remove_checkpoint
 from tfdeploy.results.outputs import remove_output
 from tfdeploy.results.units import local_path
-from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from tfdeploy.results.checkpoints import Checkpoint
     from tfdeploy.results.outputs import Output, Outputs
     from tfdeploy.run import Run
-    from tfdeploy.shared.records import TaskReport
 
 
 class BackgroundCollector:
@@ -30,26 +27,22 @@ class BackgroundCollector:
     The controller keeps the newest `keep_checkpoints` of the fetched checkpoints, and as many of
     the other files that the chief has removed since: a long training would fill its disk.
 
-    `last` is the last result with checkpoints. `error` is what went wrong since then, or None; the
-    next announcement retries. On exit it waits for a fetch that is going on, so that another
-    collect may follow; after an exception it does not.
+    What has failed is retried at the next announcement. On exit it waits for a fetch that is going
+    on, so that another collect may follow; after an exception it does not.
     """
 
     def __init__(
         self,
         fleet: Fleet,
         run: Run,
-        on_collected: Callable[[CollectResult], None] = lambda collected: None,
-        on_failed: Callable[[TfdeployError], None] = lambda error: None,
+        on_collected: Callable[[CollectResult], None],
+        on_failed: Callable[[TfdeployError], None],
     ) -> None:
-        self.last: CollectResult | None = None
-        self.error: TfdeployError | None = None
         self._fleet, self._run = fleet, run
         self._on_collected, self._on_failed = on_collected, on_failed
         self._checkpoints: list[Checkpoint] = []
         self._outputs: dict[str, Output] = {}
-        self._announced_name = ""
-        self._outputs_changed = False
+        self._has_checkpoint = self._has_outputs = False
         self._wake_up, self._closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -63,15 +56,15 @@ class BackgroundCollector:
         if kind is None:
             self._thread.join()
 
-    def announce_checkpoint(self, name: str) -> None:
-        """Fetch this checkpoint, unless it was fetched. A host that answers again after a failure
-        announces its newest one again."""
-        self._announced_name = str(name)
+    def announce_checkpoint(self) -> None:
+        """Fetch the newest checkpoint. A host that answers again after a failure announces it
+        again."""
+        self._has_checkpoint = True
         self._wake_up.set()
 
     def announce_outputs(self) -> None:
         """Fetch the chief's other files: some have changed."""
-        self._outputs_changed = True
+        self._has_outputs = True
         self._wake_up.set()
 
     def _work(self) -> None:
@@ -80,29 +73,21 @@ class BackgroundCollector:
             self._wake_up.clear()
             if self._closed.is_set():
                 return
-            if self._announced_name and (self.error or not self._is_done(self._announced_name)):
+            if self._has_checkpoint:
+                self._has_checkpoint = False
                 self._collect(collect_checkpoint)
-            if self._outputs_changed:
-                self._outputs_changed = False
+            if self._has_outputs:
+                self._has_outputs = False
                 self._collect(collect_outputs)
-
-    def _is_done(self, name: str) -> bool:
-        if self.last is None:
-            return False
-        fetched = {checkpoint.name for checkpoint in self.last.checkpoints}
-        return name in fetched | {bad.name for bad in self.last.bad}
 
     def _collect(self, collect: Callable[[Fleet, Run], CollectResult]) -> None:
         try:
             collected = collect(self._fleet, self._run)
         except TfdeployError as error:
-            self.error = error
             if not self._closed.is_set():  # otherwise the controller closed the connection itself
                 self._on_failed(error)
             return
-        self.error = None
         if collected.source:
-            self.last = collected
             for checkpoint in collected.checkpoints:
                 self._remove_old_checkpoints(checkpoint)
         else:
@@ -126,60 +111,3 @@ class BackgroundCollector:
         for path in removed[: -self._run.inventory.training.keep_checkpoints]:
             with suppress(TfdeployError, OSError):  # then it stays
                 remove_output(self._run, self._outputs.pop(path))
-
-
-def follow(
-    fleet: Fleet,
-    run: Run,
-    on_collected: Callable[[CollectResult], None],
-    *,
-    on_failed: Callable[[TfdeployError], None] = lambda error: None,
-    on_lost: Callable[[HostError], None] = lambda error: None,
-    on_back: Callable[[str], None] = lambda host: None,
-    every: bool = False,
-) -> CollectResult:
-    """Fetch each new checkpoint and output of the chief until it has ended; then `collect`.
-
-    A failed fetch is reported by `on_failed` and retried. Raises HostError if the chief's host
-    refuses the request, and at the end as `collect` does.
-    """
-    with (
-        BackgroundCollector(fleet, run, on_collected, on_failed) as collector,
-        fleet.follow(run, [run.plan.chief], logs=False) as following,
-    ):
-        chief = _Chief(collector, on_lost, on_back)
-        for host, event in following.events():
-            chief.dispatch(host, event)
-            if chief.has_ended:
-                break
-    return collect(fleet, run, every=every)
-
-
-class _Chief(Listener):
-    """The chief, whose new files are announced to a collector."""
-
-    def __init__(
-        self,
-        collector: BackgroundCollector,
-        on_lost: Callable[[HostError], None],
-        on_back: Callable[[str], None],
-    ) -> None:
-        self.has_ended = False
-        self._collector, self._on_lost, self._on_back = collector, on_lost, on_back
-
-    def on_state(self, host: str, report: TaskReport) -> None:
-        self.has_ended = report.state in ENDED
-
-    def on_checkpoint(self, name: str) -> None:
-        self._collector.announce_checkpoint(name)
-
-    def on_outputs(self) -> None:
-        self._collector.announce_outputs()
-
-    def on_error(self, error: HostError) -> None:
-        if not may_return(error):
-            raise error
-        self._on_lost(error)
-
-    def on_back(self, host: str) -> None:
-        self._on_back(host)
