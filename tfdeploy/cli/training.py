@@ -59,9 +59,7 @@ COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 
-@add_command(
-    PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1", "plan --param lr=0.1,0.01  # of `trials`"
-)
+@add_command(PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1", "plan --param lr=0.1,0.01")
 def plan(
     words: Words = None,
     hosts: Hosts = HOSTS,
@@ -73,7 +71,8 @@ def plan(
     repeat: Repeat = None,
     json: Json = False,
 ) -> None:
-    """Show each task's host, port, GPUs and command, or all trials. Connects to no host."""
+    """Show each task's host, port, GPUs and command, or all trials. Connects to no host, unless
+    place = "free"."""
     from tfdeploy.commands.preflight.plan_warnings import connection_notes, plan_warnings
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
@@ -82,10 +81,8 @@ def plan(
     given = {key: value for key, value in values.items() if value}
     if given and counts:
         raise typer.BadParameter("--with: trials have slots; set slots_per_host in hosts.toml")
-    if given:
-        intent = load_trials(hosts, given, words, env, name)
-    else:
-        intent = load_intent(hosts, words, env, counts, name)
+    of_trials = load_trials(hosts, given, words, env, name) if given else None
+    intent = of_trials or load_intent(hosts, words, env, counts, name)
     notes = [*plan_warnings(intent), *connection_notes(intent.inventory)]
     if json:
         print_json(documents.plan_document(intent, notes))
@@ -130,7 +127,7 @@ def check(
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
-    intent, console = load_intent(hosts), Console()
+    intent, console = load_intent(hosts, accept_new=accept_new_host_keys), Console()
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         if network and not yes:
@@ -209,7 +206,8 @@ def push(
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
-    intent, watcher = load_intent(hosts), ShownStart(Console(for_json=json, is_quiet=quiet))
+    watcher = ShownStart(Console(for_json=json, is_quiet=quiet))
+    intent = load_intent(hosts, accept_new=accept_new_host_keys)
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         outcome = command.push(fleet, intent, watcher, chosen)
@@ -243,9 +241,10 @@ def start(
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus,
+                         accept_new=accept_new_host_keys)  # fmt: skip
     watcher = ShownStart(console)
-    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+    with Fleet(intent.reached, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=push, queue=waiting)
     if queue:
         console.print_queued(started.run)
@@ -283,9 +282,10 @@ def run(
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus,
+                         accept_new=accept_new_host_keys)  # fmt: skip
     watcher = ShownStart(console)
-    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+    with Fleet(intent.reached, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=True, queue=waiting)
         current = started.run
         if queue:

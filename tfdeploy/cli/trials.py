@@ -121,7 +121,7 @@ def _run(
     from tfdeploy.hosts.fleet import Fleet
 
     queue, watcher = parse_queue(wait), ShownStart(console)
-    with Fleet(intent.inventory, accept_new=accept_new) as fleet:
+    with Fleet(intent.reached, accept_new=accept_new) as fleet:
         run = command.start(fleet, intent, watcher, push_first=True, queue=queue).run
         console.print_started(run)
         run, ended = _follow(fleet, run, console)

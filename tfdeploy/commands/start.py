@@ -13,6 +13,7 @@ from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.environments import require_environments
 from tfdeploy.commands.following.launching import Launching, wait_until_ready
 from tfdeploy.commands.following.signals import delay_signals
+from tfdeploy.commands.free_hosts import plan_on_free
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
 from tfdeploy.commands.preflight.reachability import check_reachability
 from tfdeploy.commands.push import PushWatcher, push, refuse_missing_release
@@ -22,6 +23,7 @@ from tfdeploy.errors import (
     AgentError,
     Cancelled,
     CommandFailed,
+    LeaseConflict,
     PlanError,
     TfdeployError,
     individual_errors,
@@ -102,9 +104,25 @@ def start(
     """Check what can be refused without a host's help, push if that is wanted, start the tasks, and
     wait until every one is READY.
 
-    With `queue`, its hosts start the run when it is its turn. Raises what went wrong on any host or
-    task (HostError, TaskFailed, TaskNotReady), after everything was stopped again.
+    With `queue`, its hosts start the run when it is its turn. With place = "free" the release is
+    always pushed; if another start was faster, look once more which hosts are free. Raises what
+    went wrong on any host or task (HostError, TaskFailed, TaskNotReady), after everything was
+    stopped again.
     """
+    if not intent.all_hosts:
+        return _start(fleet, intent, watcher, push_first=push_first, queue=queue)
+    try:
+        return _start(fleet, intent, watcher, push_first=True, queue=queue)
+    except TfdeployError as error:
+        if not any(isinstance(each, LeaseConflict) for each in individual_errors(error)):
+            raise
+    again = plan_on_free(fleet, intent.all_hosts, intent.options)
+    return _start(fleet, again, watcher, push_first=True, queue=queue)
+
+
+def _start(
+    fleet: Fleet, intent: Intent, watcher: StartWatcher, *, push_first: bool, queue: Queue | None
+) -> StartResult:
     secret_values(intent.inventory)
     warnings = tuple(plan_warnings(intent))
     watcher.on_notes(warnings)
@@ -178,7 +196,7 @@ def launch(
             on_notes([*_unlisted_gpus(run, answers), *_other_folders(run, answers)])
             turn_s = queue.wait_s if queue else None
             if turn_s is not None or not queue:
-                _wait_or_stop(fleet, run, launching, on_report, turn_s, waiting)
+                _wait_or_stop(fleet, run, launching, on_report, on_notes, turn_s, waiting)
     except (KeyboardInterrupt, Cancelled):
         with delay_signals():
             errors = _try_to_stop(fleet, run)
@@ -288,6 +306,7 @@ def _wait_or_stop(
     run: Run,
     launching: Launching,
     on_report: Callable[[str, TaskReport], None],
+    on_notes: Callable[[Sequence[TfdeployError]], None],
     turn_s: float | None,
     waiting: Waiting,
 ) -> None:
@@ -297,7 +316,7 @@ def _wait_or_stop(
         with fleet.follow(
             run, run.plan.placements, chief="", opened=launching.streams
         ) as following:
-            if wait_until_ready(fleet, run, following, on_report, turn_s, waiting):
+            if wait_until_ready(fleet, run, following, on_report, on_notes, turn_s, waiting):
                 check_reachability(fleet, run, following)
     except Cancelled:
         raise

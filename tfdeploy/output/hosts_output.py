@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.formatting.humanize import escape_line, format_duration, format_numbers, format_size
+from tfdeploy.formatting.humanize import (
+    ends_text,
+    escape_line,
+    format_duration,
+    format_numbers,
+    format_size,
+)
 from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -92,7 +98,8 @@ def _what(users: Sequence[GpuUser]) -> list[str]:
         return []
     first = users[0]
     if first.run:
-        return [f"{first.project} {first.run} {fold_names(user.task for user in users)}"]
+        ends = f", {ends_text(first.ends_s)}" if first.ends_s is not None else ""
+        return [f"{first.project} {first.run} {fold_names(user.task for user in users)}{ends}"]
     return [first.program or (f"pid {first.pid}" if first.pid else "?")]
 
 

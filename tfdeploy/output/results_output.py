@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import format_count, format_size, quote_path, shorten_names
+from tfdeploy.formatting.humanize import (
+    escape_line,
+    format_count,
+    format_size,
+    quote_path,
+    shorten_names,
+)
 from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -91,7 +97,7 @@ class ResultsOutput(Terminal):
         self.print_collected(finished.collected)
         result = {
             "failed": f"failed (exit {finished.exit})",
-            "stopped": "was stopped",
+            "stopped": ": ".join(filter(None, ("was stopped", escape_line(finished.reason)))),
             "ended": "ended after max_duration_s",
         }.get(finished.result, finished.result)
         if finished.result == "succeeded" and _wrote_nothing(finished.collected):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.formatting.humanize import ends_text, escape_line
 from tfdeploy.output import status_table
 from tfdeploy.output.status_table import COLUMNS, fitting_columns, is_empty
 from tfdeploy.output.terminal import STATE_STYLES, Terminal
@@ -33,6 +33,8 @@ class StatusOutput(Terminal):
     def print_status(self, status: RunStatus) -> None:
         """Print the rows, except those that were printed while others were waited for."""
         self._print_new_rows(status, status.tasks)
+        if status.ends_s is not None:
+            self.print_text(ends_text(status.ends_s))
         self._print_notices(status)
         self._print_exposed(status)
         self.print_notes(status.slow)

@@ -16,6 +16,7 @@ from tfdeploy.formatting.humanize import escape_line, format_duration
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.planning import frameworks
+from tfdeploy.planning.versions import differences
 from tfdeploy.shared.protocol.reports import Started
 from tfdeploy.shared.protocol.runs import RunRecord, Start
 from tfdeploy.shared.records import (
@@ -126,16 +127,18 @@ def wait_until_ready(
     run: Run,
     following: Following,
     on_report: Callable[[str, TaskReport], None],
+    on_notes: Callable[[Sequence[TfdeployError]], None] = lambda notes: None,
     turn_s: float | None = None,
     waiting: Waiting = lambda: nullcontext(lambda reasons: None),
 ) -> bool:
     """Wait until every task is READY or has succeeded; call `on_report(host, report)` at each
-    change of a task's state. Return False if the chief has succeeded before that.
+    change of a task's state, and `on_notes` if hosts differ in what their tasks have imported.
+    Return False if the chief has succeeded before that.
 
     If the run was queued, first wait up to `turn_s` seconds for its turn; `waiting` is as in
-    StartWatcher. Raises HostError if a host is lost, TaskFailed if a task ends, what the tasks wait
-    for after `turn_s`, and TaskNotReady after training.ready_timeout_s, not counting the time in
-    which workers get the chief's checkpoints.
+    StartWatcher. Raises TfdeployError if hosts may not differ so, HostError if one is lost,
+    TaskFailed if a task ends, what the tasks wait for after `turn_s`, and TaskNotReady after
+    training.ready_timeout_s, not counting the time in which workers get the chief's checkpoints.
     """
     tasks = _Readiness(run, on_report, is_queued=turn_s is not None)
     if turn_s is not None:
@@ -143,9 +146,14 @@ def wait_until_ready(
     while not tasks.is_decided():
         event = next(following.events(tasks.deadline), None)
         if event is None:
-            _raise_not_ready(fleet, run, tasks.waiting)
-            return False
+            break
         tasks.dispatch(*event)
+    refusals, notes = differences(tasks.versions, run.inventory.training)
+    raise_all(refusals)  # first: it may be why a task has failed, or is not READY
+    on_notes(notes)
+    if not tasks.is_decided():
+        _raise_not_ready(fleet, run, tasks.waiting)
+        return False
     if tasks.ended:
         _raise_unless_succeeded(fleet, run, tasks.ended)
         return False
@@ -210,6 +218,7 @@ class _Readiness(Listener):
         self.waiting = {str(p.task) for p in run.plan.placements}
         self.queued = set(self.waiting) if is_queued else set()
         self.ended: TaskReport | None = None
+        self.versions: dict[str, dict[str, str]] = {}
         self._limit_s = _ready_limit_s(run)
         self._deadline = time.monotonic() + self._limit_s
         self._fetching: set[str] = set()
@@ -231,6 +240,8 @@ class _Readiness(Listener):
 
     def on_state(self, host: str, report: TaskReport) -> None:
         self._on_report(host, report)
+        if report.versions:
+            self.versions[host] = report.versions
         if report.state != QUEUED and report.task in self.queued:
             self.queued.discard(report.task)
             self._deadline = time.monotonic() + self._limit_s
