@@ -326,7 +326,7 @@ def test_a_package_of_the_agent_imports_only_the_packages_below_it():
 
 def test_a_pure_module_imports_only_pure_modules():
     pure = tuple(f"tfdeploy.{name}" for name in PURE)
-    shared = ("tfdeploy.shared.records", "tfdeploy.shared.protocol.record")
+    shared = (f"tfdeploy.shared.{each}" for each in ("pace", "records", "protocol.record"))
     allowed = (*pure, *shared)
     offenders = {}
     for name in PURE:
@@ -341,7 +341,8 @@ def test_a_folder_has_few_entries():
     """`commands` has at most one file per command; the top folder has all packages and main
     modules."""
     commands = len(cli.app.registered_commands)
-    offenders, limits = {}, {".": 30, "commands": commands, "agent": 17, "agent/supervision": 17}
+    limits = {".": 30, "commands": commands, "agent": 17, "agent/supervision": 17}
+    limits["agent/machine"], limits["shared"], offenders = 16, 16, {}
     for folder in {file.parent for file in FILES}:
         depth = len(folder.parts)
         children = {file.parts[depth] for file in FILES if file.is_relative_to(folder)}
@@ -362,7 +363,9 @@ def test_no_folder_of_tests_imports_another_except_support():
     folders = {folder.name for folder in TESTS.iterdir() if folder.is_dir()} - {"support"}
     statement = re.compile(r"^\s*(?:from|import) (\w+)", re.M)
     offenders = {}
-    for file in TESTS.rglob("*.py"):
+    for file in filter(
+        Path.is_file, TESTS.rglob("*.py")
+    ):  # evidence of a failed test may be a folder
         own_folder = file.relative_to(TESTS).parts[0]
         offenders[file] = {*statement.findall(file.read_text())} & (folders - {own_folder})
     assert found(offenders) == {}
