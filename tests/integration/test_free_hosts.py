@@ -7,7 +7,7 @@ import os
 
 import pytest
 from support.nvidia_smi import StubNvidiaSmi
-from support.ports import ADDRESS
+from support.ports import ADDRESS, free_ports
 from support.projects import Project
 from support.sshd import Sshd, write_ssh_config
 
@@ -66,8 +66,14 @@ def test_workers_run_on_the_fewest_hosts_with_free_gpus(lab):
     assert {(task["host"], *task["gpus"]) for task in status.values()} == {
         ("a", 1), ("a", 2), ("a", 3)
     }  # fmt: skip
+    project.hosts["d"] = {**project.hosts["a"], "hostname": ADDRESS, "port": free_ports(1)[0]}
+    project.write()
+    note = json.loads(project.ok("plan", "--json", "--with=workers=1"))["notes"][0]["message"]
+    assert note.endswith("1 on c (2 of 2 GPUs free); no answer from d")
+    elsewhere = project.tf("push", "--on=a")  # of 5 workers none
+    assert 'there is no host "a" among those with tasks' in elsewhere.stderr
     few = project.tf("plan", "--with=workers=7")
-    assert few.returncode == 2
+    assert few.returncode == 1  # d did not answer
     assert "found room for 6, with these free GPUs: 4 on b, 2 on c" in few.stderr
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.commands.hosts import look
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.errors import PlanError, raise_all
+from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.planning import free_hosts
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ def plan_on_free(fleet: Fleet, inventory: Inventory, options: RunOptions) -> Int
     workers = counts.pop("workers", inventory.training.workers)
     names = [host.name for host in free_hosts.candidates(inventory)]
     if not inventory.training.place or not workers:
+        one, other = ('place = "free"', "workers")[:: -1 if workers else 1]
         raise PlanError(
-            'training: place = "free" and workers, their number, need each other',
+            f"training: found {one} without {other}; expected both",
             "set both, or give the hosts their workers",
         )
     seen = look(fleet, names, ())
@@ -38,5 +40,7 @@ def plan_on_free(fleet: Fleet, inventory: Inventory, options: RunOptions) -> Int
     except PlanError as error:
         raise_all([error, *seen.errors])
         raise
+    if silent := [each.host for each in seen.hosts if not each.state]:
+        why += f"; no answer from {fold_names(silent)}"
     intent = plan_all(chosen, replace(options, counts=counts))
     return replace(intent, options=options, placed=why, all_hosts=inventory)

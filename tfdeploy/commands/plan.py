@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy import run as runs
-from tfdeploy.errors import prefix_plan_errors
+from tfdeploy.errors import PlanError, prefix_plan_errors
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import checks, frameworks, launch, placing, roles
 from tfdeploy.planning.plan import select_hosts
@@ -89,7 +89,12 @@ class Intent:
 
     def hosts_on(self, on: Sequence[str]) -> tuple[str, ...]:
         """Return the hosts that these names select; without names, all. Raises PlanError."""
-        return select_hosts(self.hosts, on)
+        try:
+            return select_hosts(self.hosts, on)
+        except PlanError as error:
+            if not self.placed:
+                raise
+            raise PlanError(f"{error.message} among those with tasks", self.placed) from None
 
     @cached_property
     def modules(self) -> dict[str, Module]:

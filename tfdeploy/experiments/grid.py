@@ -16,7 +16,7 @@ from tfdeploy.planning.replanning import JOBS, with_counts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdeploy.config.inventory import Host, Inventory, Restart
+    from tfdeploy.config.inventory import Host, Inventory, Restart, Training
 
 MARGIN_S = 60.0  # for what a run does beside training: hosts are queried, the session saves
 MAX_COUNT = 1024
@@ -55,11 +55,17 @@ def default_ps(inventory: Inventory) -> str:
     return "1" if any(host.ps for host in inventory.hosts) else "0"
 
 
-def refuse_shared_checkpoints(checkpoint_dir: str) -> None:
-    """Raise PlanError if all runs would write their checkpoints to one folder."""
-    if checkpoint_dir.startswith("/"):
+def refuse_what_cannot_be_compared(training: Training) -> None:
+    """Raise PlanError if all runs would write their checkpoints to one folder, or each would run on
+    other hosts."""
+    if training.place:
         raise PlanError(
-            f"training.checkpoint_dir is {checkpoint_dir}: each run would continue from the "
+            'training.place is "free": each run would use other hosts',
+            "measure a copy of it with --hosts, without place, in which hosts have workers",
+        )
+    if training.checkpoint_dir.startswith("/"):
+        raise PlanError(
+            f"training.checkpoint_dir is {training.checkpoint_dir}: each run would continue from the "
             "checkpoint of the run before",
             "use a relative path, so that each run has its own folder",
         )

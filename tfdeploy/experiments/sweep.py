@@ -25,7 +25,7 @@ from tfdeploy.commands.start import launch, plan_run
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.inventory import Notify
 from tfdeploy.errors import TaskError, TfdeployError, individual_errors
-from tfdeploy.experiments.grid import plan_cells, refuse_shared_checkpoints, used_hosts
+from tfdeploy.experiments.grid import plan_cells, refuse_what_cannot_be_compared, used_hosts
 from tfdeploy.experiments.measure import measure
 from tfdeploy.experiments.record import SweepRecord, lock_folder
 from tfdeploy.experiments.speed.results import FAILED, MEASURED, RUNNING, Result, Sweep
@@ -68,7 +68,7 @@ def sweep(
     before anything runs; the errors of hosts that `push`, `start` and `stop` raise; and
     KeyboardInterrupt at Ctrl-C, after its run was stopped. Finished measurements are kept.
     """
-    refuse_shared_checkpoints(inventory.training.checkpoint_dir)
+    refuse_what_cannot_be_compared(inventory.training)
     whole = plan_all(inventory)
     intents = plan_cells(whole, grid)
     with lock_folder(folder):

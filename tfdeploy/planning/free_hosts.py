@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def candidates(inventory: Inventory) -> list[Host]:
-    """Return the hosts that may get workers. Raises PlanError if hosts.toml places them itself."""
+    """Return the hosts that may get workers. Raises PlanError if hosts.toml places them itself, or
+    if no host has GPUs."""
     for host in inventory.hosts:
         if host.workers and not host.spare:
             raise PlanError(
@@ -24,7 +25,11 @@ def candidates(inventory: Inventory) -> list[Host]:
                 "places all workers",
                 "leave it out, or leave out place",
             )
-    return [host for host in inventory.hosts if host.gpus and not host.spare]
+    found = [host for host in inventory.hosts if host.gpus and not host.spare]
+    if not found:
+        hint = "set their number for each host, such as gpus = 4"
+        raise PlanError('place = "free": found no host with gpus', hint)
+    return found
 
 
 def choose(

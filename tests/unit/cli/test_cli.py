@@ -194,6 +194,22 @@ def test_a_plan_that_is_impossible_exits_with_2(tfdeploy, folder, old, new, mess
     assert err.startswith(f"error: hosts.toml: {message}")
 
 
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("workers = 2", 'training: found workers without place = "free"; expected both'),
+        ('place = "free"', 'training: found place = "free" without workers; expected both'),
+        ('place = "free"\nworkers = 2', 'place = "free": found no host with gpus'),
+    ],
+)
+def test_free_hosts_need_a_number_of_workers_and_gpus(tfdeploy, folder, key, message):
+    gpus = "" if "\n" in key else "gpus = 1"
+    text = TOML.replace("role =", f"{key}\nrole =").replace("\nworkers = 1", f"\n{gpus}")
+    (folder / "hosts.toml").write_text(text)
+    code, _, err = tfdeploy("plan")
+    assert (code, message in err) == (2, True), err
+
+
 def test_plan_shows_tasks_and_their_commands(tfdeploy, folder):
     code, out, err = tfdeploy("plan")
     lines = out.splitlines()

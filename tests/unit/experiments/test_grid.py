@@ -90,6 +90,14 @@ def test_runs_that_would_share_a_checkpoint_folder_are_refused(folder, tfdeploy)
     assert "training.checkpoint_dir is /tmp/shared: each run would continue from" in err
 
 
+def test_runs_that_would_each_choose_their_hosts_are_refused(folder, tfdeploy):  # noqa: F811
+    text = HOSTS_TOML.format(checkpoints="checkpoints").replace("role", 'place = "free"\nrole')
+    (folder / "hosts.toml").write_text(text.replace("workers = 2", "gpus = 2"))
+    code, _, err = tfdeploy("sweep", "--workers", "1")
+    assert code == 2
+    assert 'training.place is "free": each run would use other hosts' in err
+
+
 LIMIT_S = 300.0
 THREE = "[hosts.a]\nps = 1\n[hosts.b]\nworkers = 2\n[hosts.c]\nworkers = 1\n"
 

@@ -64,6 +64,7 @@ def test_repeated_trials_are_numbered():
     [
         (["lr"], {}, r'--param: found "lr"; expected NAME=VALUE'),
         ([], {}, "found no trials"),
+        (["lr=1", "lr=2"], {}, "--param: found lr twice"),
         (["lr=1e-4..0.1"], {}, "lr is a range"),
         (["a=" + "1," * 200 + "1", "b=" + "1," * 200 + "1"], {}, "more than 10,000 combinations"),
         (["--lr=1,2"], {}, "expected the name of an option"),
