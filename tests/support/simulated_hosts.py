@@ -349,7 +349,7 @@ def _replacements(simulation: Simulation) -> Iterator[tuple[object, str, object]
     yield process, "send_signal", simulation.signal
     yield process, "task_processes", lambda *_: []
     yield process, "end_all", lambda *_: []
-    yield start, "_supervise", simulation.supervise
+    yield start, "_fork_supervisor", simulation.supervise
     yield resources, "acquire", lambda launches, gpus: (launches, {x.task: [] for x in launches})
     yield start, "_require_lasting_session", lambda: None
     yield start_and_follow, "_refuse_without_caller", lambda: None

@@ -136,7 +136,7 @@ def start(
 
     intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        started = command.start(fleet, intent, OwnStart(), push_first=push)
+        started = command.start_run(fleet, intent, OwnStart(), push_first=push)
     return Run(started.run.id, inventory.file)
 
 

@@ -229,7 +229,7 @@ def start(
     intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        started = command.start(fleet, intent, watcher, push_first=push, queue=waiting)
+        started = command.start_run(fleet, intent, watcher, push_first=push, queue=waiting)
     if queue:
         console.print_queued(started.run)
     else:
@@ -269,7 +269,7 @@ def run(
     intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        started = command.start(fleet, intent, watcher, push_first=True, queue=waiting)
+        started = command.start_run(fleet, intent, watcher, push_first=True, queue=waiting)
         current = started.run
         if queue:
             console.print_queued(current)

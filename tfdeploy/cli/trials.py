@@ -131,7 +131,7 @@ def _run(
 
     queue, watcher = parse_queue(wait), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new) as fleet:
-        run = command.start(fleet, intent, watcher, push_first=True, queue=queue).run
+        run = command.start_run(fleet, intent, watcher, push_first=True, queue=queue).run
         console.print_started(run)
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)

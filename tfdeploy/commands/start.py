@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -91,7 +91,7 @@ class StartResult:
     """What may matter and prevents nothing."""
 
 
-def start(
+def start_run(
     fleet: Fleet,
     intent: Intent,
     watcher: StartWatcher,
@@ -173,12 +173,20 @@ def launch(
     run = replace(run, launched=launch_name, starts=starts)
     runs.save(run)
     try:
-        with closing(Launching(fleet, run, launches_on)) as launching:
-            answers = _launch_or_stop(fleet, run, launching)
+        with (
+            closing(Launching(fleet, run, launches_on)) as launching,
+            _stopped_at_failure(fleet, run, launching),
+        ):
+            answers = launching.start_hosts()
             on_notes([*_unlisted_gpus(run, answers), *_other_folders(run, answers)])
             turn_s = queue.wait_s if queue else None
-            if turn_s is not None or not queue:
-                _wait_or_stop(fleet, run, launching, on_report, turn_s, waiting)
+            if turn_s is None and queue:
+                return run  # its hosts start the tasks
+            with fleet.follow(
+                run, run.plan.placements, chief="", opened=launching.streams
+            ) as following:
+                if wait_until_ready(fleet, run, following, on_report, turn_s, waiting):
+                    check_reachability(fleet, run, following)
     except (KeyboardInterrupt, Cancelled):
         with delay_signals():
             errors = _try_to_stop(fleet, run)
@@ -242,26 +250,26 @@ def with_free_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory
     return inventory.copy_with({"hosts": tuple(hosts)})
 
 
-def _launch_or_stop(fleet: Fleet, run: Run, launching: Launching) -> dict[str, Started]:
-    """Start the tasks on all hosts and return the hosts' answers.
-
-    If a host fails, stop the others. If all failures were refusals and the others have stopped,
-    nothing runs; a host that was lost might still run its tasks.
-    """
+@contextmanager
+def _stopped_at_failure(fleet: Fleet, run: Run, launching: Launching) -> Iterator[None]:
+    """Stop all tasks if something fails. If hosts have refused to start theirs, and the others have
+    stopped, nothing runs, and no record is left; a host that was lost might still run its tasks."""
     try:
-        return launching.start()
+        yield
     except Cancelled:
         raise
     except TfdeployError as error:
         launching.close()
-        stop_errors = _try_to_stop(fleet, run)
-        only_refusals = all(
-            isinstance(part, AgentError | CommandFailed) for part in individual_errors(error)
-        )
-        if only_refusals and not stop_errors and run.starts == 1:
+        hint, stop_errors = "", _try_to_stop(fleet, run)
+        if launching.has_started:
+            hint = _collect_logs(fleet, run)
+        elif not stop_errors and run.starts == 1 and _are_refusals(error):
             runs.delete_record(run)
-        raise_all([error, *stop_errors])
-        raise
+        raise_all([error, *stop_errors], hint)
+
+
+def _are_refusals(error: TfdeployError) -> bool:
+    return all(isinstance(each, AgentError | CommandFailed) for each in individual_errors(error))
 
 
 def _unlisted_gpus(run: Run, answers: Mapping[str, Started]) -> Iterator[TfdeployError]:
@@ -281,29 +289,6 @@ def _other_folders(run: Run, answers: Mapping[str, Started]) -> Iterator[Tfdeplo
             "and `tfdeploy prune` take both for one project",
             "if they are two, change `project` in one hosts.toml",
         )
-
-
-def _wait_or_stop(
-    fleet: Fleet,
-    run: Run,
-    launching: Launching,
-    on_report: Callable[[str, TaskReport], None],
-    turn_s: float | None,
-    waiting: Waiting,
-) -> None:
-    """Wait until all tasks are READY, as `wait_until_ready` does, and reach each other; stop them
-    if that fails."""
-    try:
-        with fleet.follow(
-            run, run.plan.placements, chief="", opened=launching.streams
-        ) as following:
-            if wait_until_ready(fleet, run, following, on_report, turn_s, waiting):
-                check_reachability(fleet, run, following)
-    except Cancelled:
-        raise
-    except TfdeployError as error:
-        stop_errors = _try_to_stop(fleet, run)
-        raise_all([error, *stop_errors], _collect_logs(fleet, run))
 
 
 def _try_to_stop(fleet: Fleet, run: Run) -> list[TfdeployError]:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
-    from tfdeploy.hosts.agent_session import Query
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Following
     from tfdeploy.run import Run
@@ -57,7 +56,7 @@ LOG_LINES = 20  # of each log that an error shows
 
 class Launching:
     """One start of a run. `streams` report what follows on the hosts that have started their tasks,
-    if the fleet stays connected to all of its hosts."""
+    if the fleet stays connected to all of its hosts. `has_started`: all hosts have."""
 
     def __init__(
         self, fleet: Fleet, run: Run, launches_on: Callable[[str], tuple[Launch, ...]]
@@ -67,18 +66,16 @@ class Launching:
         self._run = run
         self._launches_on = launches_on
         self._is_closed = False
+        self.has_started = False
+        text = runs.to_record(run)
+        self._record = RunRecord(run.starts, text.run_json, text.hosts_toml, run.launched)
 
-    def start(self) -> dict[str, Started]:
+    def start_hosts(self) -> dict[str, Started]:
         """Send each host its tasks, in the plan's order (ps, workers, chief), and the run's record;
         return the answers. Raises the errors of all hosts."""
-        run = self._run
-        text = runs.to_record(run)
-        record = RunRecord(run.starts, text.run_json, text.hosts_toml, run.launched)
-
-        def ask(agent: Agent) -> Started:
-            return self._start_on(agent, query(Start([*self._launches_on(agent.host)], record)))
-
-        return self._fleet.each(run.plan.hosts, ask)
+        answers = self._fleet.each(self._run.plan.hosts, self._start_on)
+        self.has_started = True
+        return answers
 
     def close(self) -> None:
         """Hang up on the hosts that are still followed."""
@@ -86,17 +83,17 @@ class Launching:
         for stream in list(self.streams.values()):
             stream.close()
 
-    def _start_on(self, agent: Agent, query: Query[RunEvent]) -> Started:
+    def _start_on(self, agent: Agent) -> Started:
         """Start a host's tasks; if another run has their ports or GPUs, wait up to LEASE_WAIT_S.
 
         If two runs that start at the same moment hold a host that the other one needs, the run with
         the smaller id waits and the other one fails, so that one of them gets all hosts. A run on a
         single host never waits: the run that came first has all that it needs.
         """
-        hosts = self._run.plan.hosts
-        deadline = time.monotonic() + (LEASE_WAIT_S if len(hosts) > 1 else 0.0)
+        request = query(Start([*self._launches_on(agent.host)], self._record))
+        deadline = time.monotonic() + (LEASE_WAIT_S if len(self._run.plan.hosts) > 1 else 0.0)
         while True:
-            stream = agent.stream_encoded(query)
+            stream = agent.stream_encoded(request)
             try:
                 started = stream.open()
             except LeaseConflict as conflict:

@@ -91,7 +91,7 @@ def launching(monkeypatch):
 def test_a_start_waits_for_a_run_with_a_greater_id(launching):
     agent = Agent(tries=3)
     one = launching(agent)
-    assert one.start() == {"a": Started(0)}
+    assert one.start_hosts() == {"a": Started(0)}
     assert one.streams == {"a": agent}
     assert not agent.is_closed
 
@@ -100,7 +100,7 @@ def test_an_interrupted_start_stops_waiting(launching):
     agent = Agent(tries=3, on_refused=lambda: one.close())
     one = launching(agent)
     with pytest.raises(LeaseConflict):
-        one.start()
+        one.start_hosts()
     assert agent.tries == 2
 
 
@@ -108,13 +108,13 @@ def test_a_stream_that_comes_after_an_interruption_is_closed(launching):
     agent = Agent(tries=0)
     one = launching(agent)
     one.close()
-    one.start()
+    one.start_hosts()
     assert agent.is_closed
 
 
 def test_a_fleet_that_does_not_stay_connected_keeps_no_stream(launching):
     agent = Agent(tries=0)
     one = launching(agent, stays_connected=False)
-    one.start()
+    one.start_hosts()
     assert one.streams == {}
     assert agent.is_closed
