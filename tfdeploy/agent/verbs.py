@@ -122,7 +122,10 @@ def main(argv: List[str]) -> int:
         from .runs.enter import enter
 
         return enter(*argv[1:])
-    return serve()
+    try:
+        return serve()
+    finally:  # while Python exits, no handler is left, and the signal would end it
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def serve() -> int:

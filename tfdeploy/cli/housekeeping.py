@@ -30,6 +30,7 @@ def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     from tfdeploy.commands import runs as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.hosts_output import print_runs
 
     inventory = load_inventory(hosts)
     with Fleet(inventory) as fleet:
@@ -37,7 +38,7 @@ def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     if json:
         print_json(project_runs)
     else:
-        Console().print_runs(project_runs)
+        print_runs(Console(), project_runs)
     exit_if_failed(project_runs.errors)
 
 
@@ -54,6 +55,7 @@ def queue(
     from tfdeploy.commands import queue as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.hosts_output import print_queue
 
     if (run is None) != (priority is None):
         raise typer.BadParameter("expected RUN and --priority together, or none of them")
@@ -66,7 +68,7 @@ def queue(
     if json:
         print_json(waiting)
     else:
-        Console().print_queue(waiting)
+        print_queue(Console(), waiting)
     exit_if_failed(waiting.errors)
 
 
@@ -89,6 +91,7 @@ def prune(
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.hosts_output import print_prune_plan, print_prune_result
 
     inventory = load_inventory(hosts)
     console = Console(for_json=json)
@@ -97,14 +100,14 @@ def prune(
         disks, project = project_runs.disks, inventory.project
         chosen = command.choose_removals(disks, keep, keep, project_runs.errors)
         plan = command.with_freed_bytes(fleet, project, chosen)
-        console.print_prune_plan(project_runs, plan)
+        print_prune_plan(console, project_runs, plan)
         loss = command.data_loss(command.results_only_on_hosts(disks, plan))
         if loss and (dry_run or yes):  # a person who agrees in advance sees the names, too
             console.print_notes([loss])
         elif loss:
             _confirm(console, loss, may_ask=not json)
         pruned = None if dry_run else command.prune(fleet, project, plan)
-    console.print_prune_result(plan, pruned, project_runs.errors)
+    print_prune_result(console, plan, pruned, project_runs.errors)
     if json:
         print_json(documents.prune_document(project_runs, plan, pruned))
     exit_if_failed([*project_runs.errors, *(pruned.errors if pruned else ())])

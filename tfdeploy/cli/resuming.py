@@ -58,6 +58,8 @@ def resume(
     from tfdeploy.config.overrides import with_shared_gpus
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.progress import show_transfers
+    from tfdeploy.output.run_events import print_resumed
 
     queue, lost_run = parse_queue(wait), find_run(hosts, run or run_id)
     if share_gpus:
@@ -65,11 +67,11 @@ def resume(
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
     watcher = ShownStart(console)
-    with watcher.starting(), console.show_transfers(transfers):
+    with watcher.starting(), show_transfers(console, transfers):
         resumed = command.resume(
-            lost_run, changes, console.print_report, transfers, queue=queue, waiting=watcher.waiting
+            lost_run, changes, watcher.on_report, transfers, queue=queue, waiting=watcher.waiting
         )
-    console.print_resumed(resumed)
+    print_resumed(console, resumed)
     if json:
         print_json(resumed)
 
@@ -89,13 +91,16 @@ def scale(
     from tfdeploy.commands import scale as command
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.progress import show_transfers
+    from tfdeploy.output.run_events import print_scaled
 
     run = find_run(hosts, run_id)
     changes = _changes(run, hosts, counts, "scale", on)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
-    with ShownStart(console).starting(), console.show_transfers(transfers):
-        scaled = command.scale(run, changes, console.print_report, transfers)
-    console.print_scaled(scaled)
+    watcher = ShownStart(console)
+    with watcher.starting(), show_transfers(console, transfers):
+        scaled = command.scale(run, changes, watcher.on_report, transfers)
+    print_scaled(console, scaled)
     if json:
         print_json(scaled)
 

@@ -67,6 +67,7 @@ def plan(
     from tfdeploy.commands.preflight.plan_warnings import connection_notes, plan_warnings
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.plan_output import print_plan
 
     intent = load_intent(hosts, words, env, counts, name)
     notes = [*plan_warnings(intent), *connection_notes(intent.inventory)]
@@ -74,7 +75,7 @@ def plan(
         print_json(documents.plan_document(intent, notes))
     else:
         console = Console()
-        console.print_plan(intent)
+        print_plan(console, intent)
         console.print_notes(notes)
 
 
@@ -112,20 +113,21 @@ def check(
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.plan_output import check_progress, print_check
 
     intent, console = load_intent(hosts), Console()
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         if network and not yes:
             allow_beside_live_tasks(fleet, chosen)
-        with console.check_progress(intent, chosen):
+        with check_progress(console, intent, chosen):
             checked = command.check(fleet, intent, chosen)
             if network:
                 command.check_network(fleet, intent, checked)
     if json:
         print_json(documents.check_document(checked))
     else:
-        console.print_check(checked, intent)
+        print_check(console, checked, intent)
     exit_if_failed(checked.errors)
 
 
@@ -142,6 +144,7 @@ def hosts(
     from tfdeploy.commands import hosts as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json, print_json_lines
+    from tfdeploy.output.hosts_output import clear_screen, print_hosts
 
     inventory, chosen, unreached = _hosts_to_look_at(hosts, names or ())
     console = Console()
@@ -151,8 +154,8 @@ def hosts(
             if json:
                 print_json_lines([seen]) if watch else print_json(seen)
             else:
-                console.clear_screen() if watch else None
-                console.print_hosts(seen)
+                clear_screen(console) if watch else None
+                print_hosts(console, seen)
             if not watch:
                 break
             time.sleep(LOOK_EVERY_S)
@@ -223,6 +226,7 @@ def start(
     from tfdeploy.commands import start as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.run_events import print_queued, print_started
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
@@ -231,9 +235,9 @@ def start(
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start_run(fleet, intent, watcher, push_first=push, queue=waiting)
     if queue:
-        console.print_queued(started.run)
+        print_queued(console, started.run)
     else:
-        console.print_started(started.run)
+        print_started(console, started.run)
     if json:
         print_json(started)
 
@@ -263,6 +267,7 @@ def run(
     from tfdeploy.commands import start as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.run_events import print_queued, print_started
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
@@ -272,11 +277,11 @@ def run(
         started = command.start_run(fleet, intent, watcher, push_first=True, queue=waiting)
         current = started.run
         if queue:
-            console.print_queued(current)
+            print_queued(console, current)
             if json:
                 print_json(started)
             return
-        console.print_started(current)
+        print_started(console, current)
         current, ended = _follow(fleet, current, console, resilient=resilient)
         finished = finish(fleet, current, ended, console)
     _exit_with_end(console, current, finished, json)
@@ -294,12 +299,13 @@ def attach(
     from tfdeploy.cli.watchers import shown_following
     from tfdeploy.commands.run import follow_to_end
     from tfdeploy.output.console import Console
+    from tfdeploy.output.progress import show_transfers
 
     console = Console(for_json=json, is_quiet=quiet)
     attached = find_run(hosts, run or run_id)
     with open_fleet(attached) as fleet:
         try:
-            with console.show_transfers(fleet.transfers, beside_events=True):
+            with show_transfers(console, fleet.transfers, beside_events=True):
                 watcher = shown_following(console)
                 attached, ended = follow_to_end(fleet, attached, watcher, OLD_LINES)
         except KeyboardInterrupt:
@@ -316,9 +322,10 @@ def _follow(
         # Within the try: the user may type Ctrl-C while these modules are imported.
         from tfdeploy.cli.watchers import shown_following
         from tfdeploy.commands.run import follow_resiliently, follow_to_end
+        from tfdeploy.output.progress import show_transfers
 
         follow = follow_resiliently if resilient else follow_to_end
-        with console.show_transfers(fleet.transfers, beside_events=True):
+        with show_transfers(console, fleet.transfers, beside_events=True):
             return follow(fleet, current_run, shown_following(console))
     except KeyboardInterrupt:
         if resilient:  # a resume may just have stopped it
@@ -332,9 +339,10 @@ def finish(
 ) -> FinishedRun:
     """Stop what is left of a run, and collect; exit at Ctrl-C with what to type next."""
     from tfdeploy.commands import run as command
+    from tfdeploy.output.progress import show_transfers
 
     try:
-        with console.show_transfers(fleet.transfers):
+        with show_transfers(console, fleet.transfers):
             return command.finish(fleet, current_run, ended, every=every)
     except KeyboardInterrupt:
         text = "interrupted while the run was being stopped and collected. Next:"
@@ -344,10 +352,12 @@ def finish(
 def _exit_with_end(console: Console, ended_run: Run, finished: FinishedRun, json: bool) -> NoReturn:
     """Print how the run ended, and exit with its code, or with 1 if a host gave no answer."""
     from tfdeploy.output.console import print_json
+    from tfdeploy.output.results_output import print_finished
+    from tfdeploy.output.run_events import print_failure
 
-    console.print_finished(ended_run, finished)
+    print_finished(console, ended_run, finished)
     if finished.failure:
-        console.print_failure(finished.failure)
+        print_failure(console, finished.failure)
     if json:
         print_json(finished)
     exit_if_failed(finished.errors)

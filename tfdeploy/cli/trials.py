@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -80,6 +81,7 @@ def trials(
     from tfdeploy.api import opening
     from tfdeploy.commands.trials import plan_trials
     from tfdeploy.output.console import Console
+    from tfdeploy.output.plan_output import print_plan
 
     console = Console(for_json=json, is_quiet=quiet)
     values = {"params": param, "random": random, "repeat": repeat, "objective": objective,
@@ -91,7 +93,7 @@ def trials(
         intent = opening.plan(plan_trials(load_inventory(hosts), given), words or (), env or (),
                               name=name or "")  # fmt: skip
         if dry_run:
-            console.print_plan(intent)
+            print_plan(console, intent)
         else:
             _run(intent, console, accept_new_host_keys, wait, json, every=keep == "all")
     elif env or name or wait or keep == "all":
@@ -112,11 +114,12 @@ def _show(run: Run, console: Console, json: bool) -> None:
 
 def _print(result: TrialsResult, console: Console, json: bool) -> None:
     from tfdeploy.output.console import print_json
+    from tfdeploy.output.experiment_output import print_trials
 
     if json:
         print_json(result)
     else:
-        console.print_trials(result)
+        print_trials(console, result)
 
 
 def _run(
@@ -128,18 +131,20 @@ def _run(
     from tfdeploy.commands import start as command
     from tfdeploy.commands.trials import list_trials
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.results_output import print_finished
+    from tfdeploy.output.run_events import print_failure, print_started
 
     queue, watcher = parse_queue(wait), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new) as fleet:
         run = command.start_run(fleet, intent, watcher, push_first=True, queue=queue).run
-        console.print_started(run)
+        print_started(console, run)
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)
         result = list_trials(fleet, run)
-    console.print_finished(run, finished)
+    print_finished(console, run, finished)
     _print(result, console, json)
     if finished.failure:
-        console.print_failure(finished.failure)
+        print_failure(console, finished.failure)
     exit_if_failed(finished.errors)
     raise typer.Exit(finished.exit)
 
@@ -148,14 +153,15 @@ def _follow(fleet: Fleet, run: Run, console: Console) -> tuple[Run, RunEnd]:
     """Follow the run to its end. A terminal shows the table of trials, other outputs a line for
     each that starts."""
     try:
+        from tfdeploy.cli.watchers import shown_following
         from tfdeploy.commands.following.run_follow import Watcher
         from tfdeploy.commands.run import follow_to_end
 
+        shown = shown_following(console)
         with _live_table(fleet, run, console) as is_live:
-            on_report = (lambda host, report: None) if is_live else console.print_report
-            watcher = Watcher(
-                on_report, on_lost=console.print_host_lost, on_back=console.print_host_back
-            )
+            watcher = Watcher(on_lost=shown.on_lost, on_back=shown.on_back)
+            if not is_live:
+                watcher = replace(watcher, on_report=shown.on_report)
             return follow_to_end(fleet, run, watcher, 0)
     except KeyboardInterrupt:
         exit_from_following(console, run)
@@ -166,6 +172,7 @@ def _live_table(fleet: Fleet, run: Run, console: Console) -> Iterator[bool]:
     """Show the table in a thread; yield whether it is shown, on a terminal."""
     from tfdeploy.commands.trials import list_trials
     from tfdeploy.errors import TfdeployError
+    from tfdeploy.output.experiment_output import trials_progress
 
     closed = threading.Event()
 
@@ -174,7 +181,7 @@ def _live_table(fleet: Fleet, run: Run, console: Console) -> Iterator[bool]:
             with suppress(TfdeployError):  # hosts that do not answer
                 show(list_trials(fleet, run))
 
-    with console.trials_progress() as show:
+    with trials_progress(console) as show:
         if not show:
             yield False
             return

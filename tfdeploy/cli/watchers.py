@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from tfdeploy.cli.command import INTERRUPTED
 from tfdeploy.commands.following.run_follow import Watcher
 from tfdeploy.commands.start import StartWatcher
+from tfdeploy.output import plan_output, progress, results_output, run_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,22 +34,22 @@ class ShownStart(StartWatcher):
         self._console = console
 
     def on_sent(self, outcome: Outcome, intent: Intent) -> None:
-        self._console.print_push_result(outcome, intent)
+        plan_output.print_push_result(self._console, outcome, intent)
 
     def on_wait(self, waiting: Sequence[str]) -> None:
         self._console.print_waiting(waiting)
 
     def moving(self, transfers: Transfers) -> AbstractContextManager[object]:
-        return self._console.show_transfers(transfers)
+        return progress.show_transfers(self._console, transfers)
 
     def on_built(self, built: BuildResult, intent: Intent) -> None:
-        self._console.print_environments(built, intent)
+        plan_output.print_environments(self._console, built, intent)
 
     def on_notes(self, notes: Sequence[TfdeployError]) -> None:
         self._console.print_notes(notes)
 
     def on_report(self, host: str, report: TaskReport) -> None:
-        self._console.print_report(host, report)
+        run_events.print_report(self._console, host, report)
 
     @contextmanager
     def starting(self) -> Iterator[None]:
@@ -61,18 +63,18 @@ class ShownStart(StartWatcher):
             raise typer.Exit(INTERRUPTED) from None
 
     def waiting(self) -> AbstractContextManager[Show]:
-        return self._console.wait_progress()
+        return run_events.wait_progress(self._console)
 
 
 def shown_following(console: Console) -> Watcher:
     """Return functions that print what happens to a run that is followed."""
     return Watcher(
-        on_report=console.print_report,
-        on_lines=console.print_followed_lines,
-        on_lost=console.print_host_lost,
-        on_back=console.print_host_back,
-        on_collected=console.print_new_results,
-        on_collect_failed=console.print_collect_failed,
-        on_interruption=console.print_resuming,
-        on_resumed=console.print_resumed,
+        on_report=partial(run_events.print_report, console),
+        on_lines=partial(run_events.print_followed_lines, console),
+        on_lost=partial(run_events.print_host_lost, console),
+        on_back=partial(run_events.print_host_back, console),
+        on_collected=partial(results_output.print_new_results, console),
+        on_collect_failed=partial(run_events.print_collect_failed, console),
+        on_interruption=partial(run_events.print_resuming, console),
+        on_resumed=partial(run_events.print_resumed, console),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,6 +62,7 @@ def status(
     """Show every task of a run: host, port, GPUs, pid, state, health."""
     from tfdeploy.commands import status as command
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.status_output import print_status, print_status_so_far
 
     if exit_code and (task or on):
         raise typer.BadParameter("--exit-code is about the whole run: leave out --task and --on")
@@ -70,14 +72,14 @@ def status(
         if json:
             console.print_waiting(waiting)
         else:
-            console.print_status_so_far(so_far, waiting)
+            print_status_so_far(console, so_far, waiting)
 
     with open_fleet(run) as fleet:
         run_status = command.status(fleet, run, tasks=task or (), on=on or (), on_wait=on_wait)
     if json:
         print_json(run_status)
     else:
-        console.print_status(run_status)
+        print_status(console, run_status)
     exit_if_failed(run_status.errors)
     if exit_code:
         raise typer.Exit(run_status.exit_code)
@@ -185,16 +187,18 @@ def logs(
     json: JsonLines = False,
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
+    from tfdeploy.cli.watchers import shown_following
     from tfdeploy.commands import logs as command
     from tfdeploy.output.console import Console
 
     run = find_run(hosts, run_id)
     console = Console(for_json=json)
+    watcher = shown_following(console)
     try:
         with open_fleet(run) as fleet, closing(
             command.logs(
                 fleet, run, [*(tasks or ()), *(task or ())], lines=lines, grep=grep, follow=follow,
-                on=on or (), on_lost=console.print_host_lost, on_back=console.print_host_back,
+                on=on or (), on_lost=watcher.on_lost, on_back=watcher.on_back,
             )
         ) as logged:  # fmt: skip
             _print_lines(logged, console, json=json)
@@ -205,12 +209,13 @@ def logs(
 def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) -> None:
     from tfdeploy.output import documents
     from tfdeploy.output.console import print_json_lines
+    from tfdeploy.output.log_lines import print_log_lines
 
     for new in logged:
         if json:
             print_json_lines(documents.log_lines(new.task, new.host, new.lines))
         else:
-            console.print_log_lines(new.task, new.host, new.lines)
+            print_log_lines(console, new.task, new.host, new.lines)
 
 
 @add_command(RESULTS, "collect", "collect --follow", "collect --task worker:1")
@@ -230,6 +235,8 @@ def collect(
     """Fetch the chief's newest checkpoint, outputs, events and all logs into runs/<run>/."""
     from tfdeploy.commands import collect as command
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.progress import show_transfers
+    from tfdeploy.output.results_output import print_collected
 
     if follow and (task or on):
         raise typer.BadParameter("--follow fetches the chief's results; expected no --task or --on")
@@ -238,11 +245,11 @@ def collect(
     if follow:
         collected = _collect_and_follow(run, console, every)
     else:
-        with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
+        with open_fleet(run) as fleet, show_transfers(console, fleet.transfers):
             collected = command.collect_reachable(
                 fleet, run, every=every, tasks=task or (), on=on or ()
             )
-    console.print_collected(collected)
+    print_collected(console, collected)
     if json:
         print_json(collected)
     exit_if_failed(collected.errors)
@@ -264,12 +271,14 @@ def fetch(
     """Fetch any file or folder of a task into runs/<run>/fetched/<task>/."""
     from tfdeploy.commands import fetch as command
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.progress import show_transfers
+    from tfdeploy.output.results_output import print_fetched
 
     run = find_run(hosts, run_id)
     console = Console(for_json=json, is_quiet=quiet)
-    with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
+    with open_fleet(run) as fleet, show_transfers(console, fleet.transfers):
         fetched = command.fetch(fleet, run, task, paths, on or ())
-    console.print_fetched(fetched)
+    print_fetched(console, fetched)
     if json:
         print_json(fetched)
     exit_if_failed(fetched.errors)
@@ -283,6 +292,7 @@ def stop(
     """Stop every process of a run. Logs and checkpoints stay on the hosts."""
     from tfdeploy.errors import OutdatedRecord
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.run_events import print_stopped
 
     run = find_run(hosts, named or run_id)
     console = Console(for_json=json)
@@ -291,7 +301,7 @@ def stop(
             stopped = _stop(run, open_fleet(run), console)
         except OutdatedRecord as outdated:
             stopped = _stop_what_is_known(run, outdated, console)
-        console.print_stopped(run, stopped)
+        print_stopped(console, run, stopped)
         if json:
             print_json(stopped)
         exit_if_failed(stopped.errors)
@@ -301,12 +311,13 @@ def stop(
 
 def _stop(run: Run, fleet: Fleet, console: Console) -> StopResult:
     from tfdeploy.commands.stop import stop_everywhere
+    from tfdeploy.output.run_events import print_stopped_so_far
 
     def current() -> Inventory:
         return load_inventory(run.inventory.file)
 
     with fleet:
-        return stop_everywhere(fleet, run, current, console.print_stopped_so_far)
+        return stop_everywhere(fleet, run, current, partial(print_stopped_so_far, console))
 
 
 def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) -> StopResult:
@@ -325,17 +336,20 @@ def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) ->
 
 
 def _collect_and_follow(run: Run, console: Console, every: bool) -> CollectResult:
+    from tfdeploy.cli.watchers import shown_following
     from tfdeploy.commands.following import collect_follow
+    from tfdeploy.output.progress import show_transfers
 
     console.print_text(f"run {run.id}: fetching what the chief writes, until it ends")
+    watcher = shown_following(console)
     try:
         with (
             open_fleet(run) as fleet,
-            console.show_transfers(fleet.transfers, beside_events=True),
+            show_transfers(console, fleet.transfers, beside_events=True),
         ):
             return collect_follow.follow(
-                fleet, run, console.print_new_results, on_failed=console.print_collect_failed,
-                on_lost=console.print_host_lost, on_back=console.print_host_back, every=every,
+                fleet, run, watcher.on_collected, on_failed=watcher.on_collect_failed,
+                on_lost=watcher.on_lost, on_back=watcher.on_back, every=every,
             )  # fmt: skip
     except KeyboardInterrupt:
         exit_from_following(console, run)

@@ -12,7 +12,7 @@ import threading
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from tfdeploy.commands.watch import started_again
 from tfdeploy.errors import Cancelled, HostError, RunError, TfdeployError, TransferFailed
@@ -46,30 +46,31 @@ AFTER_START_S = (5.0, 15.0, 60.0)
 END_S = 5.0
 
 
-class BoardWatcher(Protocol):
-    """What is reported while events are shown, from any thread."""
-
-    def print_events_away(self, error: TfdeployError) -> None: ...
-    def print_host_back(self, host: str) -> None: ...
-
-
 class EventFetcher(Listener):
     """The events of a run, and the thread that fetches them; with `offline` it asks no host.
 
-    What happens to hosts is reported once `reports` is true. `fetched_elsewhere`: another command
+    Once `reports` is true, `on_away` and `on_back` are called, from any thread, with the error of a
+    host that is lost, and with one that answers again. `fetched_elsewhere`: another command
     fetches them; this one takes over when it ends. When the run was started again, `reload` gives
     its new plan.
     """
 
     def __init__(
-        self, run: Run, watcher: BoardWatcher, reload: Callable[[Run], Run], *, offline: bool
+        self,
+        run: Run,
+        on_away: Callable[[TfdeployError], None],
+        on_back: Callable[[str], None],
+        reload: Callable[[Run], Run],
+        *,
+        offline: bool,
     ) -> None:
         self.run = run
         self.copies = EventCopies(run)
         self.reports = False
         self.fetched_elsewhere = False
         self.looked = threading.Event()  # at every task, or its host gave an error
-        self._watcher, self._reload, self._offline = watcher, reload, offline
+        self._on_away, self._on_back = on_away, on_back
+        self._reload, self._offline = reload, offline
         self._lock = threading.Lock()
         self._errors: dict[str, TfdeployError] = {}
         self._waiting = {str(placement.task) for placement in run.plan.placements}
@@ -175,7 +176,7 @@ class EventFetcher(Listener):
     def on_back(self, host: str) -> None:
         with self._lock:
             self._errors.pop(host, None)
-        self._watcher.print_host_back(host)
+        self._on_back(host)
 
     def on_state(self, host: str, report: TaskReport) -> None:
         """Take a state; it comes after what the task has written."""
@@ -199,7 +200,7 @@ class EventFetcher(Listener):
             before = self._errors.get(host)
             self._errors[host] = error
         if self.reports and not self._closed.is_set() and type(before) is not type(error):
-            self._watcher.print_events_away(error)
+            self._on_away(error)
         self._have_looked({str(p.task) for p in self.run.plan.placements_on(host)})
 
     def _have_looked(self, tasks: set[str]) -> None:

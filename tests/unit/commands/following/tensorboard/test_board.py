@@ -32,7 +32,7 @@ def test_every_fetcher_is_asked_to_end_before_one_is_waited_for(tmp_path, monkey
     done = []
 
     class Fetcher:
-        def __init__(self, run, watcher, reload, *, offline):
+        def __init__(self, run, on_away, on_back, reload, *, offline):
             self.run, self.copies = run, EventCopies(run)
 
         def __enter__(self):
@@ -47,6 +47,8 @@ def test_every_fetcher_is_asked_to_end_before_one_is_waited_for(tmp_path, monkey
     monkeypatch.setattr(module, "EventFetcher", Fetcher)
     monkeypatch.setattr(module, "TensorBoard", lambda folders, port: nullcontext())
     monkeypatch.setattr(module, "delay_signals", nullcontext)
-    with EventBoard([make_run(tmp_path), make_run(tmp_path, run_id=TWO)], None, None, offline=True):
+    with EventBoard(
+        [make_run(tmp_path), make_run(tmp_path, run_id=TWO)], *[None] * 3, offline=True
+    ):
         assert not done
     assert done == ["ended", "ended", "waited", "waited"]

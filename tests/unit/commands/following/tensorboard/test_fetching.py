@@ -29,12 +29,6 @@ class Watcher:
     def __init__(self):
         self.away, self.back = [], []
 
-    def print_events_away(self, error):
-        self.away.append(error)
-
-    def print_host_back(self, host):
-        self.back.append(host)
-
 
 class FakeFleet:
     """Hosts that send the next list of events each time they are followed, and then nothing."""
@@ -97,7 +91,8 @@ def fetched():
 
 @pytest.fixture
 def fetcher(run, watcher, fetched, monkeypatch):
-    made = EventFetcher(run, watcher, lambda old: runs.read_folder(old.folder), offline=False)
+    watched = (watcher.away.append, watcher.back.append)
+    made = EventFetcher(run, *watched, lambda old: runs.read_folder(old.folder), offline=False)
     made.reports = True
 
     def update(agent, event):
