@@ -29,16 +29,13 @@ def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     """Show every run that is stored on the hosts, and its disk space."""
     from tfdeploy.commands import runs as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.hosts_output import print_runs
 
     inventory = load_inventory(hosts)
     with Fleet(inventory) as fleet:
         project_runs = command.runs(fleet, inventory)
-    if json:
-        print_json(project_runs)
-    else:
-        print_runs(Console(), project_runs)
+    Console(for_json=json).print_result(project_runs, print_runs)
     exit_if_failed(project_runs.errors)
 
 
@@ -54,7 +51,7 @@ def queue(
     """Show which runs of all users wait for GPUs and ports of the hosts, in their order."""
     from tfdeploy.commands import queue as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.hosts_output import print_queue
 
     if (run is None) != (priority is None):
@@ -65,10 +62,7 @@ def queue(
             command.move(fleet, moved, priority)
     with Fleet(load_inventory(hosts)) as fleet:
         waiting = command.list_queue(fleet)
-    if json:
-        print_json(waiting)
-    else:
-        print_queue(Console(), waiting)
+    Console(for_json=json).print_result(waiting, print_queue)
     exit_if_failed(waiting.errors)
 
 
@@ -90,7 +84,7 @@ def prune(
     from tfdeploy.commands.runs import runs as list_runs
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import documents
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.hosts_output import print_prune_plan, print_prune_result
 
     inventory = load_inventory(hosts)
@@ -108,8 +102,7 @@ def prune(
             _confirm(console, loss, may_ask=not json)
         pruned = None if dry_run else command.prune(fleet, project, plan)
     print_prune_result(console, plan, pruned, project_runs.errors)
-    if json:
-        print_json(documents.prune_document(project_runs, plan, pruned))
+    console.print_document(documents.prune_document(project_runs, plan, pruned))
     exit_if_failed([*project_runs.errors, *(pruned.errors if pruned else ())])
 
 

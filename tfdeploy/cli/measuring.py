@@ -60,7 +60,7 @@ def tensorboard(
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.environments import installation
     from tfdeploy.output import documents
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.experiment_output import (
         print_board,
         print_events_away,
@@ -76,8 +76,7 @@ def tensorboard(
         board.look()
         url = board.url()
         print_board(console, board, url)
-        if json:
-            print_json(documents.tensorboard_document(board, url))
+        console.print_document(documents.tensorboard_document(board, url))
         if open_browser:
             import webbrowser
 
@@ -167,14 +166,11 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare a scalar of collected runs, such as the loss. `report RUN RUN` draws them."""
     from tfdeploy.experiments import compare as command
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.experiment_output import print_comparison
 
     comparison = command.compare(hosts, runs, tag=tag, smooth=smooth, target=target)
-    if json:
-        print_json(comparison)
-    else:
-        print_comparison(Console(), comparison)
+    Console(for_json=json).print_result(comparison, print_comparison)
 
 
 def _parse_seconds(text: str) -> float:
@@ -217,7 +213,7 @@ def sweep(
     from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
     from tfdeploy.experiments.speed import report, verdicts
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.experiment_output import (
         print_cell,
         print_grid,
@@ -239,8 +235,7 @@ def sweep(
             inventory, settings, folder, watcher, accept_new=accept_new_host_keys
         )
     print_sweep(console, result)
-    if json:
-        print_json(report.sweep_document(result))
+    console.print_document(report.sweep_document(result))
     raise typer.Exit(0 if result.base else 1)
 
 

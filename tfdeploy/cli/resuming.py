@@ -53,11 +53,11 @@ def resume(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Resume a run that was lost or stopped from its newest checkpoint."""
-    from tfdeploy.cli.watchers import ShownStart
+    from tfdeploy.cli.watchers import shown_start
     from tfdeploy.commands import resume as command
     from tfdeploy.config.overrides import with_shared_gpus
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
     from tfdeploy.output.run_events import print_resumed
 
@@ -66,14 +66,13 @@ def resume(
         lost_run = replace(lost_run, inventory=with_shared_gpus(lost_run.inventory))
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
-    watcher = ShownStart(console)
+    watcher = shown_start(console)
     with watcher.starting(), show_transfers(console, transfers):
         resumed = command.resume(
             lost_run, changes, watcher.on_report, transfers, queue=queue, waiting=watcher.waiting
         )
     print_resumed(console, resumed)
-    if json:
-        print_json(resumed)
+    console.print_document(resumed)
 
 
 @add_command(TRAIN, "scale workers=8", "scale ps=2,workers=16 --on gpu-[05-08]")
@@ -87,22 +86,21 @@ def scale(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint."""
-    from tfdeploy.cli.watchers import ShownStart
+    from tfdeploy.cli.watchers import shown_start
     from tfdeploy.commands import scale as command
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
     from tfdeploy.output.run_events import print_scaled
 
     run = find_run(hosts, run_id)
     changes = _changes(run, hosts, counts, "scale", on)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
-    watcher = ShownStart(console)
+    watcher = shown_start(console)
     with watcher.starting(), show_transfers(console, transfers):
         scaled = command.scale(run, changes, watcher.on_report, transfers)
     print_scaled(console, scaled)
-    if json:
-        print_json(scaled)
+    console.print_document(scaled)
 
 
 def _changes(

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.commands.following.run_follow import RunEnd
+    from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.start import Queue, StartResult
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
@@ -189,18 +191,17 @@ def push(
     quiet: Quiet = False,
 ) -> None:
     """Send the source to every host, and data sets to the hosts that read them."""
-    from tfdeploy.cli.watchers import ShownStart
+    from tfdeploy.cli.watchers import shown_start
     from tfdeploy.commands import push as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import documents
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
 
-    intent, watcher = load_intent(hosts), ShownStart(Console(for_json=json, is_quiet=quiet))
+    intent, console = load_intent(hosts), Console(for_json=json, is_quiet=quiet)
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        outcome = command.push(fleet, intent, watcher, chosen)
-    if json:
-        print_json(documents.push_document(intent, outcome))
+        outcome = command.push(fleet, intent, shown_start(console), chosen)
+    console.print_document(documents.push_document(intent, outcome))
 
 
 @add_command(TRAIN, "start", "start --env SEED=7 -- --lr 0.1")
@@ -222,24 +223,15 @@ def start(
     quiet: Quiet = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
-    from tfdeploy.cli.watchers import ShownStart
-    from tfdeploy.commands import start as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console, print_json
-    from tfdeploy.output.run_events import print_queued, print_started
+    from tfdeploy.output.console import Console
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
     intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
-    watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        started = command.start_run(fleet, intent, watcher, push_first=push, queue=waiting)
-    if queue:
-        print_queued(console, started.run)
-    else:
-        print_started(console, started.run)
-    if json:
-        print_json(started)
+        started = start_and_print(fleet, intent, console, waiting, push_first=push)
+    console.print_document(started)
 
 
 @add_command(TRAIN, "run", "run --resilient --env SEED=7 -- --lr 0.1 --epochs 5")
@@ -263,28 +255,20 @@ def run(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
-    from tfdeploy.cli.watchers import ShownStart
-    from tfdeploy.commands import start as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console, print_json
-    from tfdeploy.output.run_events import print_queued, print_started
+    from tfdeploy.output.console import Console
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
     intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
-    watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        started = command.start_run(fleet, intent, watcher, push_first=True, queue=waiting)
-        current = started.run
+        started = start_and_print(fleet, intent, console, waiting, push_first=True)
         if queue:
-            print_queued(console, current)
-            if json:
-                print_json(started)
+            console.print_document(started)
             return
-        print_started(console, current)
-        current, ended = _follow(fleet, current, console, resilient=resilient)
+        current, ended = _follow(fleet, started.run, console, resilient=resilient)
         finished = finish(fleet, current, ended, console)
-    _exit_with_end(console, current, finished, json)
+    _exit_with_end(console, current, finished)
 
 
 @add_command(TRAIN, "attach", "attach 20260501-101500-3f2a")
@@ -311,7 +295,22 @@ def attach(
         except KeyboardInterrupt:
             exit_from_following(console, attached)
         finished = finish(fleet, attached, ended, console)
-    _exit_with_end(console, attached, finished, json)
+    _exit_with_end(console, attached, finished)
+
+
+def start_and_print(
+    fleet: Fleet, intent: Intent, console: Console, queue: Queue | None, *, push_first: bool
+) -> StartResult:
+    """Start a run; print that it is READY, or that its hosts will start it."""
+    from tfdeploy.cli.watchers import shown_start
+    from tfdeploy.commands.start import start_run
+    from tfdeploy.output.run_events import print_queued, print_started
+
+    watcher = shown_start(console)
+    started = start_run(fleet, intent, watcher, push_first=push_first, queue=queue)
+    is_ready = queue is None or queue.wait_s is not None
+    print_started(console, started.run) if is_ready else print_queued(console, started.run)
+    return started
 
 
 def _follow(
@@ -349,16 +348,14 @@ def finish(
         exit_interrupted(console, current_run, text, COMMANDS_TO_FINISH)
 
 
-def _exit_with_end(console: Console, ended_run: Run, finished: FinishedRun, json: bool) -> NoReturn:
+def _exit_with_end(console: Console, ended_run: Run, finished: FinishedRun) -> NoReturn:
     """Print how the run ended, and exit with its code, or with 1 if a host gave no answer."""
-    from tfdeploy.output.console import print_json
     from tfdeploy.output.results_output import print_finished
     from tfdeploy.output.run_events import print_failure
 
     print_finished(console, ended_run, finished)
     if finished.failure:
         print_failure(console, finished.failure)
-    if json:
-        print_json(finished)
+    console.print_document(finished)
     exit_if_failed(finished.errors)
     raise typer.Exit(finished.exit)

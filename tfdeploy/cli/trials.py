@@ -95,54 +95,42 @@ def trials(
         if dry_run:
             print_plan(console, intent)
         else:
-            _run(intent, console, accept_new_host_keys, wait, json, every=keep == "all")
+            _run(intent, console, accept_new_host_keys, wait, every=keep == "all")
     elif env or name or wait or keep == "all":
         raise typer.BadParameter("add --param or --start: nothing else starts trials")
     else:
-        _show(find_run(hosts, run_id), console, json)
+        _show(find_run(hosts, run_id), console)
 
 
-def _show(run: Run, console: Console, json: bool) -> None:
+def _show(run: Run, console: Console) -> None:
     from tfdeploy.commands.trials import list_trials, require_trials
+    from tfdeploy.output.experiment_output import print_trials
 
     require_trials(run)
     with open_fleet(run) as fleet:
         result = list_trials(fleet, run)
-    _print(result, console, json)
+    console.print_result(result, print_trials)
     exit_if_failed(result.errors)
 
 
-def _print(result: TrialsResult, console: Console, json: bool) -> None:
-    from tfdeploy.output.console import print_json
-    from tfdeploy.output.experiment_output import print_trials
-
-    if json:
-        print_json(result)
-    else:
-        print_trials(console, result)
-
-
 def _run(
-    intent: Intent, console: Console, accept_new: bool, wait: str | None, json: bool, *, every: bool
+    intent: Intent, console: Console, accept_new: bool, wait: str | None, *, every: bool
 ) -> None:
     """Start the trials, follow them to their end, and fetch what they reached."""
-    from tfdeploy.cli.training import finish
-    from tfdeploy.cli.watchers import ShownStart
-    from tfdeploy.commands import start as command
+    from tfdeploy.cli.training import finish, start_and_print
     from tfdeploy.commands.trials import list_trials
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.experiment_output import print_trials
     from tfdeploy.output.results_output import print_finished
-    from tfdeploy.output.run_events import print_failure, print_started
+    from tfdeploy.output.run_events import print_failure
 
-    queue, watcher = parse_queue(wait), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new) as fleet:
-        run = command.start_run(fleet, intent, watcher, push_first=True, queue=queue).run
-        print_started(console, run)
+        run = start_and_print(fleet, intent, console, parse_queue(wait), push_first=True).run
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)
         result = list_trials(fleet, run)
     print_finished(console, run, finished)
-    _print(result, console, json)
+    console.print_result(result, print_trials)
     if finished.failure:
         print_failure(console, finished.failure)
     exit_if_failed(finished.errors)

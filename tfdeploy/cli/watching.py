@@ -61,7 +61,7 @@ def status(
 ) -> None:  # fmt: skip
     """Show every task of a run: host, port, GPUs, pid, state, health."""
     from tfdeploy.commands import status as command
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.status_output import print_status, print_status_so_far
 
     if exit_code and (task or on):
@@ -76,10 +76,7 @@ def status(
 
     with open_fleet(run) as fleet:
         run_status = command.status(fleet, run, tasks=task or (), on=on or (), on_wait=on_wait)
-    if json:
-        print_json(run_status)
-    else:
-        print_status(console, run_status)
+    console.print_result(run_status, print_status)
     exit_if_failed(run_status.errors)
     if exit_code:
         raise typer.Exit(run_status.exit_code)
@@ -234,7 +231,7 @@ def collect(
 ) -> None:  # fmt: skip
     """Fetch the chief's newest checkpoint, outputs, events and all logs into runs/<run>/."""
     from tfdeploy.commands import collect as command
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
     from tfdeploy.output.results_output import print_collected
 
@@ -250,8 +247,7 @@ def collect(
                 fleet, run, every=every, tasks=task or (), on=on or ()
             )
     print_collected(console, collected)
-    if json:
-        print_json(collected)
+    console.print_document(collected)
     exit_if_failed(collected.errors)
 
 
@@ -270,7 +266,7 @@ def fetch(
 ) -> None:  # fmt: skip
     """Fetch any file or folder of a task into runs/<run>/fetched/<task>/."""
     from tfdeploy.commands import fetch as command
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
     from tfdeploy.output.results_output import print_fetched
 
@@ -279,8 +275,7 @@ def fetch(
     with open_fleet(run) as fleet, show_transfers(console, fleet.transfers):
         fetched = command.fetch(fleet, run, task, paths, on or ())
     print_fetched(console, fetched)
-    if json:
-        print_json(fetched)
+    console.print_document(fetched)
     exit_if_failed(fetched.errors)
     raise typer.Exit(1 if fetched.skipped else 0)
 
@@ -291,7 +286,7 @@ def stop(
 ) -> None:
     """Stop every process of a run. Logs and checkpoints stay on the hosts."""
     from tfdeploy.errors import OutdatedRecord
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
     from tfdeploy.output.run_events import print_stopped
 
     run = find_run(hosts, named or run_id)
@@ -302,8 +297,7 @@ def stop(
         except OutdatedRecord as outdated:
             stopped = _stop_what_is_known(run, outdated, console)
         print_stopped(console, run, stopped)
-        if json:
-            print_json(stopped)
+        console.print_document(stopped)
         exit_if_failed(stopped.errors)
     except KeyboardInterrupt:
         exit_interrupted(console, run, "interrupted before all tasks had stopped. Next:", ("stop",))

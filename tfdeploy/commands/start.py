@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,7 +15,7 @@ from tfdeploy.commands.following.launching import Launching, wait_until_ready
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
 from tfdeploy.commands.preflight.reachability import check_reachability
-from tfdeploy.commands.push import PushWatcher, push, refuse_missing_release
+from tfdeploy.commands.push import NOBODY, StartWatcher, push, refuse_missing_release
 from tfdeploy.commands.stop import stop
 from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import (
@@ -35,10 +35,8 @@ from tfdeploy.release import git
 from tfdeploy.shared.protocol.preflight import Ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Mapping
 
-    from tfdeploy.commands.following.launching import Show, Waiting
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
@@ -46,26 +44,7 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.reports import Started
-    from tfdeploy.shared.records import Launch, TaskReport
-
-
-class StartWatcher(PushWatcher):
-    """What a start calls while it goes on. This one shows nothing."""
-
-    def on_notes(self, notes: Sequence[TfdeployError]) -> None:
-        """Take what may matter, and prevents nothing."""
-
-    def on_report(self, host: str, report: TaskReport) -> None:
-        """Take each change of a task's state."""
-
-    def starting(self) -> AbstractContextManager[object]:
-        """Return a context for the time in which tasks start."""
-        return nullcontext()
-
-    def waiting(self) -> AbstractContextManager[Show]:
-        """Return a context for the time in the queue; it yields a function that takes what each
-        task waits for, when that changes."""
-        return nullcontext(lambda conflicts: None)
+    from tfdeploy.shared.records import Launch
 
 
 @dataclass(frozen=True)
@@ -113,7 +92,7 @@ def start_run(
     with watcher.starting():
         require_environments(fleet, intent.plan, intent.environment_ids)
         planned = plan_run(fleet, intent)
-        run = launch(fleet, planned, watcher.on_report, watcher.on_notes, queue, watcher.waiting)
+        run = launch(fleet, planned, watcher, queue)
     return StartResult(run, warnings)
 
 
@@ -142,13 +121,11 @@ def plan_run(fleet: Fleet, intent: Intent) -> Run:
 def launch(
     fleet: Fleet,
     run: Run,
-    on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
-    on_notes: Callable[[Sequence[TfdeployError]], None] = lambda notes: None,
+    watcher: StartWatcher = NOBODY,
     queue: Queue | None = None,
-    waiting: Waiting = lambda: nullcontext(lambda conflicts: None),
 ) -> Run:
     """Write a planned run's record, start its tasks, and wait until every one is READY. With
-    `queue`, its hosts start them when it is its turn; `waiting` is as in StartWatcher.
+    `queue`, its hosts start them when it is its turn.
 
     The secrets with which the tasks sign their messages are sent with them and stored nowhere
     else. Raises what went wrong, after everything was stopped again. If no task of a new run can be
@@ -178,14 +155,14 @@ def launch(
             _stopped_at_failure(fleet, run, launching),
         ):
             answers = launching.start_hosts()
-            on_notes([*_unlisted_gpus(run, answers), *_other_folders(run, answers)])
+            watcher.on_notes([*_unlisted_gpus(run, answers), *_other_folders(run, answers)])
             turn_s = queue.wait_s if queue else None
             if turn_s is None and queue:
                 return run  # its hosts start the tasks
             with fleet.follow(
                 run, run.plan.placements, chief="", opened=launching.streams
             ) as following:
-                if wait_until_ready(fleet, run, following, on_report, turn_s, waiting):
+                if wait_until_ready(fleet, run, following, watcher, turn_s):
                     check_reachability(fleet, run, following)
     except (KeyboardInterrupt, Cancelled):
         with delay_signals():

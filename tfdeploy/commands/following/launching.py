@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+    from tfdeploy.commands.push import StartWatcher
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
@@ -121,21 +121,20 @@ def wait_until_ready(
     fleet: Fleet,
     run: Run,
     following: Following,
-    on_report: Callable[[str, TaskReport], None],
+    watcher: StartWatcher,
     turn_s: float | None = None,
-    waiting: Waiting = lambda: nullcontext(lambda reasons: None),
 ) -> bool:
-    """Wait until every task is READY or has succeeded; call `on_report(host, report)` at each
-    change of a task's state. Return False if the chief has succeeded before that.
+    """Wait until every task is READY or has succeeded. Return False if the chief has succeeded
+    before that.
 
-    If the run was queued, first wait up to `turn_s` seconds for its turn; `waiting` is as in
-    StartWatcher. Raises HostError if a host is lost, TaskFailed if a task ends, what the tasks wait
-    for after `turn_s`, and TaskNotReady after training.ready_timeout_s, not counting the time in
-    which workers get the chief's checkpoints.
+    If the run was queued, first wait up to `turn_s` seconds for its turn. Raises HostError if a
+    host is lost, TaskFailed if a task ends, what the tasks wait for after `turn_s`, and
+    TaskNotReady after training.ready_timeout_s, not counting the time in which workers get the
+    chief's checkpoints.
     """
-    tasks = _Readiness(run, on_report, is_queued=turn_s is not None)
+    tasks = _Readiness(run, watcher.on_report, is_queued=turn_s is not None)
     if turn_s is not None:
-        _wait_for_turn(fleet, run, following, tasks, turn_s, waiting)
+        _wait_for_turn(fleet, run, following, tasks, turn_s, watcher.waiting)
     while not tasks.is_decided():
         event = next(following.events(tasks.deadline), None)
         if event is None:

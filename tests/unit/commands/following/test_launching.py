@@ -9,6 +9,7 @@ from support.builders import make_inventory, make_plan
 
 from tfdeploy.commands.following import launching as module
 from tfdeploy.commands.following.launching import Launching
+from tfdeploy.commands.push import StartWatcher
 from tfdeploy.errors import LeaseConflict
 from tfdeploy.planning import launch
 from tfdeploy.run import Run
@@ -68,7 +69,7 @@ def test_the_time_in_which_a_worker_gets_the_chiefs_checkpoints_does_not_count(m
         (1000.0, "worker:1", "RUNNING", ""),
         (100.0, "worker:1", "READY", ""),
     )
-    assert module.wait_until_ready(None, run, following, lambda host, report: None)
+    assert module.wait_until_ready(None, run, following, StartWatcher())
 
 
 @pytest.fixture
