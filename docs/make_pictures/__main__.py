@@ -14,24 +14,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from make_pictures import svg
+from make_pictures import shared
+from make_pictures.drawing import COLUMNS, PICTURES, run, say, still, write
 from make_pictures.files import PLAN, REPORT, SESSION, STATUS, WATCH
-from make_pictures.site import ROOT, training_site
+from make_pictures.site import training_site
 from make_pictures.terminal import Frame, Terminal
 from PIL import Image
 from support.browser import Chromium
 
 from tfdeploy.live import summary
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-PICTURES = ROOT / "docs" / "pictures"
 STEPS = 500
 LONG = "--name base -- --learning_rate 0.0002 --steps 6000"
-COLUMNS = 120
 LOSSES = 12  # in the small line of the live view
 PAGE_WIDTH, PAGE_HEIGHT, COLOURS = 1200, 1500, 256  # of a PNG
 
@@ -50,6 +46,7 @@ def main() -> None:
         except BaseException:
             subprocess.run(["tfdeploy", "stop"], cwd=folder, check=False)
             raise
+    shared.main()
 
 
 def make_terminal_pictures(folder: Path) -> None:
@@ -68,20 +65,6 @@ def make_terminal_pictures(folder: Path) -> None:
     still(folder, STATUS, "tfdeploy status")
 
 
-def run(terminal: Terminal, command: str) -> None:
-    code = terminal.run(["bash", "-c", command])
-    if code:
-        raise SystemExit(f"{command} exited with {code}:\n{terminal.text}")
-
-
-def still(folder: Path, picture: tuple[str, str], command: str) -> None:
-    """Draw what one command shows."""
-    terminal = Terminal(COLUMNS, 40, folder)
-    terminal.type(command)
-    run(terminal, command)
-    write(picture, terminal.frames[-1:], command)
-
-
 def watch(folder: Path) -> None:
     """Draw the live view when it has a line of the loss, then leave it."""
     terminal, seen = Terminal(COLUMNS, 26, folder), list[Frame]()
@@ -94,12 +77,6 @@ def watch(folder: Path) -> None:
     if terminal.run(["tfdeploy", "watch"], is_telling, b"q"):
         raise SystemExit(f"watch failed:\n{terminal.text}")
     write(WATCH, seen, "tfdeploy watch")
-
-
-def write(picture: tuple[str, str], frames: Sequence[Frame], title: str) -> None:
-    name, description = picture
-    (PICTURES / name).write_text(svg.draw(frames, title, description, COLUMNS))
-    say(name)
 
 
 # The training
@@ -146,10 +123,6 @@ def shrink(file: Path, height: int) -> None:
     with Image.open(file) as full:
         upper = full.convert("RGB").crop((0, 0, full.width, min(height, full.height)))
     upper.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
 
 
 if __name__ == "__main__":

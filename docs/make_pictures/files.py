@@ -25,4 +25,14 @@ REPORT = (
     "The page of a report: the result, the tasks on three hosts, a timeline with a "
     "restart of worker:1, and its changes of states.",
 )
-ALL = (SESSION, WATCH, PLAN, STATUS, REPORT)
+HOSTS = (
+    "hosts.svg",
+    "tfdeploy hosts: four hosts with free GPUs, runs in the queue, load, memory and disk, and "
+    "which GPUs alice, carol and dave use since when, for which run or program.",
+)
+QUEUE = (
+    "queue.svg",
+    "tfdeploy queue: three runs of erin, bob and dave with their priority and how long they have "
+    "waited, and what each of them waits for on its hosts.",
+)
+ALL = (SESSION, WATCH, PLAN, STATUS, REPORT, HOSTS, QUEUE)

@@ -1,9 +1,10 @@
-"""What runs that wait in the queue cost their host: the CPU time and memory of their supervisors.
+"""What runs that wait in the queue cost their hosts: the CPU time of their supervisors.
 
-    python tests/bench/queueing.py RUNS [SECONDS]
+    python tests/bench/queueing.py RUNS HOSTS [SECONDS]
 
-Each run has two tasks, whose supervisors send heartbeats to each other; all runs wait for the same
-two GPUs, of which only the names exist.
+Each host is a network of this machine, so that it has leases and a queue of its own. Each run has
+two tasks on two hosts, whose supervisors send heartbeats to each other. All tasks on a host wait
+for the same GPU, of which only the name exists. Needs root.
 """
 
 from __future__ import annotations
@@ -15,17 +16,34 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 PACKAGE = Path(__file__).parents[2]
 sys.path[:0] = [os.fspath(PACKAGE), os.fspath(PACKAGE / "tests")]
 
 from support.builders import make_heartbeat_settings, make_launch  # noqa: E402
-from support.ports import free_port  # noqa: E402
+from support.networks import networks  # noqa: E402
 
 from tfdeploy.agent import paths  # noqa: E402
-from tfdeploy.agent.machine import leases  # noqa: E402
 from tfdeploy.shared import records  # noqa: E402
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.networks import Network
+
+    Process = subprocess.Popen[bytes]
+
+HOLDER = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from tfdeploy.agent.machine import leases
+held = leases.acquire(sys.argv[2:])
+print("holds", flush=True)
+while True:
+    time.sleep(5)
+    leases.drop_queries(held)
+"""
 SUPERVISOR = """
 import os, sys
 package, sys.argv[0], task_dir = sys.argv[1:]
@@ -34,36 +52,51 @@ from tfdeploy.agent.machine import lock
 from tfdeploy.agent.runs import supervise
 supervise.supervise(task_dir, os.dup(1), lock.acquire(task_dir))
 """
-SETTLE_S = 120.0  # until pauses between heartbeats have reached their full length
+FIRST_PORT = 20_000
+AT_ONCE = 8
+SETTLE_S = 210.0  # until pauses between heartbeats have reached their full length
 
 
-def submit(number: int, gpus: list[str]) -> list[subprocess.Popen[bytes]]:
-    """Start the supervisors of a run."""
+def start(host: Network, code: str, *words: str) -> Process:
+    command = host.enter(sys.executable, "-S", "-c", code, os.fspath(PACKAGE), *words)
+    return subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE)
+
+
+def wait_for_start(process: Process) -> None:
+    assert process.stdout
+    assert process.stdout.readline()
+
+
+def submit(number: int, hosts: list[Network], gpus: list[str]) -> Iterator[tuple[int, Process]]:
+    """Start the supervisors of a run. Yield each with the number of its host."""
+    count = len(hosts)
+    own = (number % count, (number + 1 + number // count) % count)
     run, tasks = secrets.token_hex(4), ["worker:0", "worker:1"]
-    settings = make_heartbeat_settings(port=free_port(), tasks=tasks, needed=tasks[1:])
-    started = []
-    for index, gpu in enumerate(gpus):
+    settings = make_heartbeat_settings(
+        address=hosts[own[0]].address, port=FIRST_PORT + number, tasks=tasks, needed=tasks[1:]
+    )
+    for index, host in enumerate(own):
         launch = make_launch(
-            run=run, index=index, heartbeat=settings, ready="process", submitted=number, gpus=[0],
-            waits_for=[gpu],
+            run=run, index=index, heartbeat=settings, ready="process", submitted=number + 1,
+            gpus=[0], waits_for=[gpus[host]],
         )  # fmt: skip
         task_dir = paths.task("p", run, launch.task)
         os.makedirs(paths.work(task_dir))
         os.makedirs(paths.logs("p", run), exist_ok=True)
         records.write(paths.launch(task_dir), records.to_json(launch))
-        words = [
-            sys.executable,
-            "-S",
-            "-c",
-            SUPERVISOR,
-            os.fspath(PACKAGE),
-            paths.agent(),
-            task_dir,
-        ]
-        started.append(subprocess.Popen(words, stdout=subprocess.PIPE))
-        assert started[-1].stdout
-        started[-1].stdout.readline()
-    return started
+        yield host, start(hosts[host], SUPERVISOR, paths.agent(), task_dir)
+
+
+def submit_all(
+    runs: int, hosts: list[Network], gpus: list[str], waiting: list[tuple[int, Process]]
+) -> None:
+    """Start the supervisors of all runs, some at a time, and add them to `waiting`."""
+    for number in range(runs):
+        waiting.extend(submit(number, hosts, gpus))
+        for _, process in waiting[-AT_ONCE : -AT_ONCE + 2]:
+            wait_for_start(process)
+    for _, process in waiting[-AT_ONCE + 2 :]:
+        wait_for_start(process)
 
 
 def cpu_s(pid: int) -> float:
@@ -71,21 +104,37 @@ def cpu_s(pid: int) -> float:
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
+def measure(waiting: list[tuple[int, Process]], hosts: int, seconds: float) -> list[float]:
+    """Return the shares of a core that the supervisors of each host use."""
+    before, at = [cpu_s(each.pid) for _, each in waiting], time.monotonic()
+    time.sleep(seconds)
+    elapsed_s, used = time.monotonic() - at, [0.0] * hosts
+    for (host, each), earlier in zip(waiting, before, strict=True):
+        used[host] += (cpu_s(each.pid) - earlier) / elapsed_s
+    return used
+
+
 def main() -> None:
-    runs, seconds = int(sys.argv[1]), float([*sys.argv, "150"][2])
-    with tempfile.TemporaryDirectory() as root:
+    runs, count, seconds = int(sys.argv[1]), int(sys.argv[2]), float([*sys.argv, "240"][3])
+    waiting: list[tuple[int, Process]] = []
+    gpus = [f"gpu/GPU-{secrets.token_hex(4)}" for _ in range(count)]
+    with tempfile.TemporaryDirectory() as root, networks(count) as hosts:
         sys.argv[0] = f"{root}/agent/abc.pyz"
-        gpus = [f"gpu/GPU-{secrets.token_hex(4)}" for _ in range(2)]
-        leases.acquire(gpus)
-        waiting = [each for number in range(1, runs + 1) for each in submit(number, gpus)]
-        time.sleep(SETTLE_S)
-        before, at = sum(cpu_s(each.pid) for each in waiting), time.monotonic()
-        time.sleep(seconds)
-        used = (sum(cpu_s(each.pid) for each in waiting) - before) / (time.monotonic() - at)
-        print(f"{runs} runs, {len(waiting)} supervisors: {100 * used:.3f} % of a core")
-        for each in waiting:
-            each.kill()
-            each.wait()
+        holders = [start(host, HOLDER, gpu) for host, gpu in zip(hosts, gpus, strict=True)]
+        try:
+            for holder in holders:
+                wait_for_start(holder)
+            submit_all(runs, hosts, gpus, waiting)
+            print(f"{runs} runs with {len(waiting)} tasks wait on {count} hosts", flush=True)
+            time.sleep(SETTLE_S)
+            used = measure(waiting, count, seconds)
+        finally:
+            for process in [*holders, *(each for _, each in waiting)]:
+                process.kill()
+                process.wait()
+    by_task = 100 * sum(used) / len(waiting)
+    print(f"% of a core: {by_task:.4f} for each task; {100 * sum(used) / count:.3f} for each host, "
+          f"at most {100 * max(used):.3f}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from support.small_disk import fill, small_disk
 
 from faults import table
 from faults.fault import Fault
@@ -20,34 +19,10 @@ MEGA = 1 << 20
 ENDLESS_LOG = "for n in range(250_000): print('line', n, 'of the log', '.' * 80)"
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """Mount a file system of 8 MB."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"no mount: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    with small_disk(tmp_path / "disk") as folder:
+    with small_disk(tmp_path / "disk", 8192) as folder:
         yield folder
-
-
-def fill(file: Path) -> None:
-    """Use up the free space."""
-    with file.open("wb", buffering=0) as filler:
-        try:
-            while filler.write(b"\0" * 4096):
-                pass
-        except OSError:
-            return
 
 
 def test_a_run_resumes_after_its_disk_was_full_at_a_checkpoint(disk, training):

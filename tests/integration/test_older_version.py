@@ -8,6 +8,7 @@ import os
 import pytest
 from support import older_version
 from support.chief import save
+from support.ports import free_ports
 from support.waiting import until
 
 from tfdeploy.hosts.agent_bundle import current_version
@@ -97,3 +98,20 @@ def test_a_run_of_an_older_version_is_resumed(project):
     assert restored.read_text() == "index 7"
     assert {task["state"] for task in project.status().values()} == {"READY"}
     project.ok("stop")
+
+
+@LOCAL_ONLY
+def test_a_queued_run_waits_for_a_run_of_an_older_version(project, world):
+    queued = world.project()
+    held = project.hosts["here"]["ports"]
+    queued.hosts["here"]["ports"] = [*held, *free_ports(2)]
+    queued.write()
+    queued.ok("start", "--push", "--queue")
+    [waiting] = [
+        run for run in json.loads(queued.ok("queue", "--json"))["waiting"]
+        if run["run"] == queued.runs[-1]
+    ]  # fmt: skip
+    assert f" is taken by {waiting['user']}'s run {project.runs[-1]}" in waiting["hosts"]["here"]
+    project.ok("stop")
+    queued.ok("attach")
+    assert {task["state"] for task in queued.status().values()} <= {"SUCCEEDED", "STOPPED"}

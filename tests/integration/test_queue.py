@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.ports import free_ports
+from support.small_disk import fill, small_disk
 from support.waiting import until
 
 if TYPE_CHECKING:
@@ -46,16 +48,17 @@ def until_next_second() -> None:
     until(lambda: int(time.time()) > now, "the next second")
 
 
-def three(site: Any, *flags: str) -> list[Project]:
-    projects = [site.project(*flags) for _ in range(3)]
-    share_ports(*projects)
-    for project in projects:
+def projects(site: Any, count: int, *flags: str) -> list[Project]:
+    """Return projects that need the same ports, pushed."""
+    made = [site.project(*flags) for _ in range(count)]
+    share_ports(*made)
+    for project in made:
         project.ok("push")
-    return projects
+    return made
 
 
 def test_queued_runs_start_in_their_order_without_their_controllers(local):
-    holder, second, third = three(local, "--hold")
+    holder, second, third = projects(local, 3, "--hold")
     holder.ok("start")
     for project in (second, third):
         out = project.ok("start", "--queue")
@@ -78,7 +81,7 @@ def test_queued_runs_start_in_their_order_without_their_controllers(local):
 
 
 def test_a_higher_priority_comes_first_also_when_it_arrives_later(local):
-    holder, second, third = three(local, "--hold")
+    holder, second, third = projects(local, 3, "--hold")
     holder.ok("start")
     second.ok("start", "--queue")
     third.ok("run", "--queue", "--priority", "5", "--json")
@@ -98,21 +101,25 @@ def test_a_higher_priority_comes_first_also_when_it_arrives_later(local):
     second.ok("stop")
 
 
-def test_a_command_that_waits_is_killed_and_its_run_starts_all_the_same(local):
-    holder, second, _ = three(local, "--hold")
+def test_commands_that_wait_are_killed_and_their_runs_start_in_order(local):
+    holder, *others = projects(local, 4, "--hold")
     holder.ok("start")
-    with second.start_command("run", "--wait", "1h") as command:
-        command.wait_for_output("waiting: here: port ")
-        assert command.output.count("waiting: ") == 1
-        os.kill(command.process.pid, signal.SIGKILL)
-        command.process.wait()
-    holder.ok("stop")
-    until(lambda: states(second) == {"READY"}, "the second run is READY")
-    second.ok("stop")
+    for project in others:
+        with project.start_command("run", "--wait", "1h") as command:
+            command.wait_for_output("waiting: here: ")
+            assert command.output.count("waiting: ") == 1
+            os.kill(command.process.pid, signal.SIGKILL)
+            command.process.wait()
+        until_next_second()
+    for before, after in itertools.pairwise([holder, *others]):
+        assert states(after) == {"QUEUED"}
+        before.ok("stop")
+        until(lambda project=after: states(project) == {"READY"}, "the next run is READY")
+    others[-1].ok("stop")
 
 
 def test_a_run_waits_in_the_foreground_and_is_followed_to_its_end(local):
-    holder, second, _ = three(local)
+    holder, second, _ = projects(local, 3)
     holder.flags = ["--hold"]
     holder.write()
     holder.ok("push")
@@ -147,6 +154,51 @@ def test_ctrl_c_ends_a_wait_and_the_run(local):
     assert project.processes() == {}
 
 
+def restart_host(project: Project) -> None:
+    """End all processes of the project, as the next boot of its host does."""
+    project.end()
+    for state in project.on("here").glob("runs/*/*/state.json"):
+        state.write_text(json.dumps({**json.loads(state.read_text()), "boot": "an earlier one"}))
+
+
+def test_a_run_whose_host_restarts_leaves_the_queue_and_is_submitted_again(local):
+    holder, second, third = projects(local, 3, "--hold")
+    holder.ok("start")
+    second.ok("start", "--queue")
+    third.ok("start", "--queue")
+    restart_host(second)
+    [run] = second.runs
+    table = second.ok("status")
+    assert f"restarted, so the run has left the queue; tfdeploy resume {run} --queue" in table
+    assert [each["run"] for each in waiting(holder)] == third.runs
+    out = second.ok("resume", run, "--queue", "--priority", "5")
+    assert f"run {run} is in the queue of here" in out
+    assert [each["run"] for each in waiting(holder)] == [run, *third.runs]
+    holder.ok("stop")
+    until(lambda: states(second) == {"READY"}, "the run that was submitted again is READY")
+    assert states(third) == {"QUEUED"}
+    third.ok("stop")
+    second.ok("stop")
+
+
+def test_a_run_whose_disk_is_full_gets_its_turn_and_delays_no_other(local, tmp_path):
+    with small_disk(tmp_path / "disk", 16_384) as disk:
+        holder, second, third = projects(local, 3, "--hold")
+        holder.ok("start")
+        second.hosts["here"]["directory"] = str(disk)
+        second.write()
+        second.ok("start", "--push", "--queue")
+        fill(disk / "filler")
+        third.ok("start", "--queue")
+        assert states(second) == states(third) == {"QUEUED"}
+        holder.ok("stop")
+        until(lambda: "QUEUED" not in states(second), "the second run has started")
+        assert "QUEUED" in states(third)
+        second.ok("stop")
+        until(lambda: states(third) == {"READY"}, "the third run is READY")
+        third.ok("stop")
+
+
 def test_a_missing_program_is_not_waited_for(local):
     project = local.project(training={"command": ["/no/program"]})
     project.ok("push")
@@ -156,7 +208,7 @@ def test_a_missing_program_is_not_waited_for(local):
 
 
 def test_a_start_does_not_overtake_a_run_that_waits(local):
-    holder, second, third = three(local, "--hold")
+    holder, second, third = projects(local, 3, "--hold")
     holder.ok("start")
     second.ok("start", "--queue")
     port = holder.hosts["here"]["ports"][0]
@@ -170,7 +222,7 @@ def test_a_start_does_not_overtake_a_run_that_waits(local):
 
 
 def test_a_resume_waits_for_its_turn(local):
-    holder, second, _ = three(local, "--hold")
+    holder, second, _ = projects(local, 3, "--hold")
     second.ok("start")
     second.ok("stop")
     holder.ok("start")

@@ -50,7 +50,7 @@ class StubNvidiaSmi:
     Two stubs have GPUs with different UUIDs, so tests that run side by side share no lease.
     """
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, python: str = sys.executable) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self._state: dict[str, Any] = {
@@ -68,7 +68,7 @@ class StubNvidiaSmi:
             })  # fmt: skip
         self._write()
         program = folder / "nvidia-smi"
-        program.write_text(PROGRAM.format(python=sys.executable))
+        program.write_text(PROGRAM.format(python=python))
         program.chmod(0o755)
 
     def use(self, gpu: int, pid: int, mib: int | str = 71680, program: str = "python3") -> None:

@@ -69,6 +69,8 @@ def public(key: Path) -> str:
 class Sshd:
     """One sshd, with `folder` as its users' home; `lines` precede its configuration."""
 
+    address = ADDRESS
+
     def __init__(self, folder: Path, keys: Keys, *lines: str) -> None:
         self.port = free_ports(1)[0]
         self.keys = keys
@@ -76,7 +78,7 @@ class Sshd:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         config = folder / f"sshd_config.{self.port}"
         base_config = CONFIG.format(
-            address=ADDRESS, host_key=keys.host, authorized=keys.authorized, home=folder
+            address=self.address, host_key=keys.host, authorized=keys.authorized, home=folder
         )
         config.write_text("".join(f"{line}\n" for line in lines) + base_config)
         self._log_file = folder / f"sshd.{self.port}.log"
@@ -93,15 +95,15 @@ class Sshd:
     def _listens(self) -> bool:
         assert self._process.poll() is None, self._log_file.read_text()
         with socket.socket() as probe:
-            return probe.connect_ex((ADDRESS, self.port)) == 0
+            return probe.connect_ex((self.address, self.port)) == 0
 
     @property
     def known_hosts_line(self) -> str:
-        return f"[{ADDRESS}]:{self.port} {public(self.keys.host)}"
+        return f"[{self.address}]:{self.port} {public(self.keys.host)}"
 
     def entry(self, **more: str) -> dict[str, str]:
         """Return its entry for an ssh_config."""
-        return {"HostName": ADDRESS, "Port": str(self.port), **more}
+        return {"HostName": self.address, "Port": str(self.port), **more}
 
     @property
     def connections(self) -> list[int]:

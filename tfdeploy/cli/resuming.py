@@ -13,8 +13,10 @@ from tfdeploy.cli.options import (
     COUNTS,
     HOSTS,
     Hosts,
+    InQueue,
     Json,
     On,
+    Priority,
     Quiet,
     RunArgument,
     RunId,
@@ -46,6 +48,8 @@ def resume(
     counts: With = None,
     on: On = None,
     wait: WaitTime = None,
+    queue: InQueue = False,
+    priority: Priority = 0,
     share_gpus: ShareGpus = False,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
@@ -59,9 +63,10 @@ def resume(
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
-    from tfdeploy.output.run_events import print_resumed
+    from tfdeploy.output.run_events import print_queued, print_resumed, print_resumes_from
 
-    queue, lost_run = parse_queue(wait), find_run(hosts, run or run_id)
+    place = parse_queue(wait, queued=queue, priority=priority)
+    lost_run = find_run(hosts, run or run_id)
     if share_gpus:
         lost_run = replace(lost_run, inventory=with_shared_gpus(lost_run.inventory))
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
@@ -69,9 +74,13 @@ def resume(
     watcher = shown_start(console)
     with watcher.starting(), show_transfers(console, transfers):
         resumed = command.resume(
-            lost_run, changes, watcher.on_report, transfers, queue=queue, waiting=watcher.waiting
+            lost_run, changes, watcher.on_report, transfers, queue=place, waiting=watcher.waiting
         )
-    print_resumed(console, resumed)
+    if queue:
+        print_resumes_from(console, resumed)
+        print_queued(console, resumed.run)
+    else:
+        print_resumed(console, resumed)
     console.print_document(resumed)
 
 

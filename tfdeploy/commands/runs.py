@@ -219,7 +219,7 @@ def _summarize(
     known = {task: state for task, state in tasks.items() if (task, state) != (chief, LOST)}
     return RunSummary(
         id=folder.name,
-        result=run_result(known | dict(ends), chief),
+        result=run_result(known | dict(ends) or tasks, chief),
         age_s=newest_last[-1].age_s,
         tasks=tasks,
         hosts=tuple(parts),

@@ -115,9 +115,13 @@ def print_queued(console: Console, run: Run) -> None:
 
 
 def print_resumed(console: Console, resumed: ResumeResult) -> None:
+    print_resumes_from(console, resumed)
+    print_started(console, resumed.run)
+
+
+def print_resumes_from(console: Console, resumed: ResumeResult) -> None:
     source = results_output.resume_source(resumed)
     console.print_text(f"run {resumed.run.id} resumes from {source}")
-    print_started(console, resumed.run)
     console.print_notes(resumed.left_running)
 
 
@@ -172,7 +176,6 @@ def print_stopped(console: Console, run: Run, stopped: StopResult) -> None:
         console.print_text(
             f"the newest checkpoint is {stopped.saved.name}, {age} old; "
             "what was trained after it is lost",
-            *((f"({stopped.advice})",) if stopped.advice else ()),
         )
     for other in stopped.others:
         console.print_text(f"{other.state:<9} {other.task} on {other.host}  of another start")

@@ -259,6 +259,12 @@ def test_a_run_whose_chiefs_host_is_gone_succeeded_if_its_other_tasks_learned_so
     assert (summary.result, set(summary.tasks)) == ("succeeded", {"ps:0", "worker:1"})
 
 
+def test_a_run_of_which_only_the_chief_is_known_and_it_is_lost_is_lost(tmp_path):
+    alone = run(1, tasks={"worker:0": "LOST"})
+    (summary,) = summarize_runs({"a": disk(alone)}, tmp_path)
+    assert summary.result == "lost"
+
+
 def test_the_parts_of_a_run_are_summarized_as_one(tmp_path):
     disks = {
         "a": disk(run(1, tasks={"ps:0": "STOPPED"}, age_s=9.0)),

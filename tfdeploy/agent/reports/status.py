@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
 STOPPED_BY_SIGNAL = "a signal has stopped {}; kill -CONT {} continues it"
+LEFT_QUEUE = "{}, so the run has left the queue; tfdeploy resume {} --queue submits it again"
 
 
 def status(project: str, run: str, tail: int) -> TaskReports:
@@ -110,6 +111,8 @@ def read_state(task_dir: str) -> TaskState:
         return state
     rebooted = bool(state.boot) and state.boot != paths.boot_id()
     reason = "the host restarted" if rebooted else "its supervisor was killed"
+    if state.state == QUEUED:
+        reason = LEFT_QUEUE.format(reason, os.path.basename(os.path.dirname(task_dir)))
     return replace(state, state=LOST, reason=reason)
 
 

@@ -73,6 +73,16 @@ def test_a_lost_task_reports_a_host_restart_or_a_killed_supervisor(task, boot, r
     assert status.report("p", "r", "worker:0").reason == reason
 
 
+def test_a_queued_task_whose_host_restarted_says_how_it_is_submitted_again(task):
+    write_state(task, "QUEUED", boot="another")
+    report = status.report("p", "r", "worker:0")
+    assert report.state == "LOST"
+    assert report.reason == (
+        "the host restarted, so the run has left the queue; tfdeploy resume r --queue submits it "
+        "again"
+    )
+
+
 def test_the_task_that_caused_the_end_is_reported(task):
     write_state(task, "STOPPED", cause="worker:1")
     assert status.report("p", "r", "worker:0").cause == "worker:1"
