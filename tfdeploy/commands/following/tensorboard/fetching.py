@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline, Steps
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.reports import RunEvent
     from tfdeploy.shared.records import TaskReport
