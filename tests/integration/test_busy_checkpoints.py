@@ -112,11 +112,11 @@ def test_each_collect_of_a_busy_folder_is_good(world, size):
 
 
 @pytest.mark.parametrize("is_absolute", [False, True])
-def test_a_program_sees_nothing_of_collect_follow(world, tmp_path, is_absolute):
+def test_a_program_sees_nothing_of_attach(world, tmp_path, is_absolute):
     folder = str(tmp_path / "saved") if is_absolute else "checkpoints"
     # A checkpoint is reported when it was the same in two polls.
     project = saving(world, folder, 100, pause_s=2.5)
-    with project.start_command("collect", "--follow") as following:
+    with project.start_command("attach", "--quiet") as following:
         until(lambda: following.output.count("checkpoints/ckpt-") > 1, "checkpoints")
         assert "checkpoints/ckpt-" in project.ok("collect", "--all")
         assert seen_by_program(project) == []

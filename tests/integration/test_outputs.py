@@ -402,10 +402,10 @@ def test_fetch_says_that_a_task_has_written_nothing(world):
 # During the training
 
 
-def test_collect_follow_fetches_a_file_each_time_it_changes(world):
+def test_attach_fetches_a_file_each_time_it_changes(world):
     project = training(world, "--gate")
     file, copy = project.work("worker:0") / "best.keras", project.run_folder / "outputs/best.keras"
-    with project.start_command("collect", "--follow") as following:
+    with project.start_command("attach", "--quiet") as following:
         for text in ("first", "second"):
             content = write_keras(file, text)
             until(lambda: copy.is_file() and copy.read_bytes() == content, f"the {text} model")  # noqa: B023
@@ -423,7 +423,7 @@ def test_collect_follow_fetches_a_file_each_time_it_changes(world):
 def test_of_files_that_the_chief_removes_the_newest_stay_on_the_controller(world):
     project = training(world, "--hold", training={"keep_checkpoints": 2})
     work, folder = project.work("worker:0"), project.run_folder / "outputs"
-    with project.start_command("collect", "--follow"):
+    with project.start_command("attach", "--quiet"):
         for number in range(5):
             write_keras(work / f"{number}.keras")
             until(lambda: (folder / f"{number}.keras").is_file(), "the file")  # noqa: B023

@@ -88,12 +88,6 @@ def test_push_sends_to_the_selected_hosts_and_check_asks_them(by_ssh):
     assert done.stderr == 'error: there is no host "gpu-1"\n  the hosts are one, two\n'
 
 
-def test_collect_follow_takes_no_selection(held):
-    done = held.tf("collect", "--follow", "--task", "worker:1")
-    assert done.returncode == 2
-    assert "expected no --task or --on" in " ".join(done.stderr.replace("│", "").split())
-
-
 def test_quiet_prints_results_alone(local):
     project = local.project("--steps", "2")
     assert project.ok("push", "--quiet") == ""

@@ -20,7 +20,7 @@ from support.events import NAME, scalar, version
 from support.waiting import until
 
 from tfdeploy import run as runs
-from tfdeploy.commands.following.tensorboard.fetching import EventCopies
+from tfdeploy.commands.collect import collect_events
 from tfdeploy.config import inventory
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.results import fetch as fetching
@@ -30,9 +30,8 @@ LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 STEP = scalar(1, 0.5, at=2.0)
 TRAINER = """
 import events, os, time
-folder = "checkpoints" if os.environ["TFDEPLOY_TASK"].endswith("worker:0") else "logs/train"
-os.makedirs(folder, exist_ok=True)
-with open(f"{folder}/{events.NAME}", "ab", buffering=0) as file:
+os.makedirs("checkpoints/train", exist_ok=True)
+with open(f"checkpoints/train/{events.NAME}", "ab", buffering=0) as file:
     file.write(events.version(time.time()))
     for step in range(1, 31):
         while step == 11 and not os.path.exists("more"):
@@ -62,8 +61,8 @@ def append(file, data):
 
 
 def copies(project):
-    """Return the content of each copy by its path below runs/<run>/tensorboard/."""
-    folder = project.run_folder / "tensorboard"
+    """Return the content of each copy by its path below runs/<run>/events/."""
+    folder = project.run_folder / "events"
     return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob(f"*{NAME}")}
 
 
@@ -116,27 +115,25 @@ def addresses(pid):
 
 @pytest.mark.slow
 def test_what_tasks_append_is_appended_to_the_copies(project):
-    chief = write(project, "worker:0", f"checkpoints/{NAME}", version(), STEP[:11])
-    other = write(project, "worker:1", f"logs/train/{NAME}", version())
+    first = write(project, "worker:0", f"checkpoints/{NAME}", version(), STEP[:11])
+    second = write(project, "worker:0", f"logs/train/{NAME}", version())
+    write(project, "worker:1", f"checkpoints/{NAME}", version())  # repeats the chief's
     with project.start_command("tensorboard", "--json") as command:
         document = served(command)
-        names = {f"worker-0/{NAME}": version() + STEP[:11],
-                 f"worker-1/logs/train/{NAME}": version()}  # fmt: skip
-        assert copies(project) == names
-        assert [task["task"] for task in document["runs"][0]["tasks"]] == ["worker:0", "worker:1"]
+        assert copies(project) == {NAME: version() + STEP[:11], f"logs/train/{NAME}": version()}
+        assert document["runs"][0]["files"] >= 2  # the stub has one, too
 
-        inode = (project.run_folder / "tensorboard" / "worker-0" / NAME).stat().st_ino
-        append(chief, STEP[11:] + STEP[:-1])
-        append(other, STEP * 3)
-        names = {f"worker-0/{NAME}": version() + STEP + STEP[:-1],
-                 f"worker-1/logs/train/{NAME}": version() + STEP * 3}  # fmt: skip
+        inode = (project.run_folder / "events" / NAME).stat().st_ino
+        append(first, STEP[11:] + STEP[:-1])
+        append(second, STEP * 3)
+        names = {NAME: version() + STEP + STEP[:-1], f"logs/train/{NAME}": version() + STEP * 3}
         until(lambda: copies(project) == names, "what was appended")
-        append(chief, STEP[-1:])
-        until(lambda: copies(project)[f"worker-0/{NAME}"] == version() + STEP * 2, "the rest")
-        assert (project.run_folder / "tensorboard" / "worker-0" / NAME).stat().st_ino == inode
+        append(first, STEP[-1:])
+        until(lambda: copies(project)[NAME] == version() + STEP * 2, "the rest")
+        assert (project.run_folder / "events" / NAME).stat().st_ino == inode
 
         label = project.runs[-1]
-        expected = {f"{label}/worker-0", f"{label}/worker-1/logs/train"}
+        expected = {label, f"{label}/logs/train"}
         until(lambda: set(runs_of(document["url"])) == expected, "the runs")
         before, below = project.processes(), children(command.process.pid)
         listening = [address for pid in below for address in addresses(pid)]
@@ -159,21 +156,17 @@ def test_the_host_sends_only_what_was_appended(project, monkeypatch):
 
     monkeypatch.setattr(fetching.FileFetch, "_unpack", count)
 
-    def fetch(enough):
-        """Return how many bytes of base64 came until the copy has this size."""
-        own, before = EventCopies(run), sum(pieces)
-        asked = {"chief": "", "events": True, "on_event": own.update}
-        with (
-            Fleet(run.inventory, version=run.agent) as fleet,
-            fleet.follow(run, run.plan.placements, **asked) as following,
-        ):
-            for _ in following.events():
-                if len(copies(project).get(f"worker-0/{NAME}", b"")) == enough:
-                    return sum(pieces) - before
+    def fetch():
+        """Return how many bytes of base64 came."""
+        before = sum(pieces)
+        with Fleet(run.inventory, version=run.agent) as fleet:
+            assert collect_events(fleet, run) == []
+        assert copies(project)[NAME] == file.read_bytes()
+        return sum(pieces) - before
 
-    first = fetch(file.stat().st_size)
+    first = fetch()
     append(file, STEP)
-    second = fetch(file.stat().st_size)
+    second = fetch()
     assert 0 < second < 200 < first / 20
 
 
@@ -186,9 +179,8 @@ def test_events_are_served_without_hosts(project):
         shutil.rmtree(project.on(host))
     with project.start_command("tensorboard", "--json", "--offline") as command:
         document = served(command)
-        assert copies(project) == {f"worker-0/{NAME}": version() + STEP}
-        until(lambda: runs_of(document["url"]) == [f"{project.runs[-1]}/worker-0"], "the run")
-        assert not document["runs"][0]["live"]
+        assert copies(project) == {NAME: version() + STEP}
+        until(lambda: runs_of(document["url"]) == [project.runs[-1]], "the run")
         assert command.interrupt() == 0
 
 
@@ -214,24 +206,26 @@ def test_a_host_that_is_away_is_one_sentence(project):
     point_to_nobody(project)
     with project.start_command("tensorboard", "--json") as command:
         document = served(command)
-        assert len(document["runs"][0]["errors"]) == 2
+        assert len(document["runs"][0]["errors"]) == 1
         assert runs_of(document["url"]) is not None
         assert "what was fetched before is shown until it answers" in command.output
         assert command.interrupt() == 0
 
 
 @pytest.mark.slow
-def test_two_commands_show_the_same_run_and_the_second_takes_over(project):
+def test_two_commands_and_a_collect_fetch_the_same_run(project):
     chief = write(project, "worker:0", f"checkpoints/{NAME}", version())
     with project.start_command("tensorboard") as first:
         first.wait_for_output("TensorBoard is at")
         with project.start_command("tensorboard", "--json") as second:
             url = served(second)["url"]
-            assert "another command fetches them" in second.output
             assert url not in first.output
+            append(chief, STEP)
+            project.ok("collect")
+            assert copies(project) == {NAME: version() + STEP}
             assert first.interrupt() == 0
             append(chief, STEP)
-            expected = {f"worker-0/{NAME}": version() + STEP}
+            expected = {NAME: version() + STEP * 2}
             until(lambda: copies(project) == expected, "events by the second")
             assert second.interrupt() == 0
 
@@ -244,10 +238,10 @@ def test_the_events_of_a_run_that_is_resumed_are_fetched(project):
         project.ok("stop")
         project.ok("resume")
         append(chief, STEP)
-        expected = {f"worker-0/{NAME}": version() + STEP}
+        expected = {NAME: version() + STEP}
         until(lambda: copies(project) == expected, "events of the second start")
         append(chief, STEP)
-        expected = {f"worker-0/{NAME}": version() + STEP * 2}
+        expected = {NAME: version() + STEP * 2}
         until(lambda: copies(project) == expected, "what the resumed task appends")
         assert command.interrupt() == 0
 
@@ -261,11 +255,6 @@ def test_a_run_without_events_says_what_writes_them(project):
         command.wait_for_output("TensorBoard is at")
         assert "no events yet; keras.callbacks.TensorBoard and tf.summary" in command.output
         assert command.interrupt() == 0
-    project.ok("stop")
-    refused = project.tf("tensorboard")
-    assert refused.returncode == 2
-    assert f"no task of run {project.runs[-1]} has written events" in refused.stderr
-    assert "keras.callbacks.TensorBoard" in refused.stderr
 
 
 def test_wrong_arguments_start_nothing(project):
@@ -278,7 +267,7 @@ def test_wrong_arguments_start_nothing(project):
     assert refused.returncode == 2
     assert project.tf("tensorboard", "nothing").returncode == 2
     assert project.tf("tensorboard", "--host", "0.0.0.0").returncode == 2
-    assert not (project.run_folder / "tensorboard").exists()
+    assert not (project.run_folder / "events").exists()
 
 
 @pytest.mark.slow
@@ -293,7 +282,7 @@ def test_tensorboard_does_not_outlive_a_command_that_is_killed(project):
 
 
 @pytest.mark.slow
-def test_a_browser_shows_the_loss_of_each_task_while_it_trains(by_ssh, tmp_path):
+def test_a_browser_shows_the_loss_while_the_run_trains(by_ssh, tmp_path):
     project = by_ssh.project(
         training={"command": ["python", "trainer.py"], "ready": "process", "role": "environment"}
     )
@@ -307,26 +296,19 @@ def test_a_browser_shows_the_loss_of_each_task_while_it_trains(by_ssh, tmp_path)
     ):
         url = served(command)["url"]
 
-        tasks = ("ps-0/logs/train", "worker-0", "worker-1/logs/train")
-
         def wait_for(last):
-            """Wait until the page shows this loss for every task, as rows of the chart's table. The
-            page is opened when TensorBoard has read it: it does not load again by itself."""
-            for task in tasks:
-                until(lambda task=task: steps_served(url, f"wide/{task}") == last, f"{task} read")
+            """Wait until the page shows this loss, as a row of the chart's table. The page is
+            opened when TensorBoard has read it: it does not load again by itself."""
+            until(lambda: list(map(steps, copies(project).values())) == [last], f"{last} steps")
+            until(lambda: steps_served(url, "wide/train") == last, "TensorBoard has read it")
             browser.open("about:blank", width=1400, scheme="light")
             browser.open(f"{url}#timeseries", width=1400, scheme="light")
-            until(lambda: rows(browser) == expected(last), f"{last} of every task", every_s=0.3)
+            row = ("wide/train", f"{1 / last:.4f}".rstrip("0"), str(last))
+            until(lambda: rows(browser) == [row], f"the loss of {last}", every_s=0.3)
 
-        def expected(last):
-            return [(f"wide/{task}", f"{1 / last:.4f}".rstrip("0"), str(last)) for task in tasks]
-
-        until(lambda: len(copies(project)) == 3, "three files")
-        until(lambda: all(steps(content) == 10 for content in copies(project).values()), "10 steps")
         wait_for(10)
         for task in ("ps:0", "worker:0", "worker:1"):
             (project.work(task) / "more").touch()
-        until(lambda: all(steps(content) == 30 for content in copies(project).values()), "30 steps")
         wait_for(30)
         if os.environ.get("TFDEPLOY_PICTURE"):
             time.sleep(3)

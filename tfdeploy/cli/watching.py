@@ -36,7 +36,6 @@ from tfdeploy.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.logs import NewLines
     from tfdeploy.commands.stop import StopResult
     from tfdeploy.commands.watch import Ending, WatchedRun
@@ -215,7 +214,7 @@ def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) ->
             print_log_lines(console, new.task, new.host, new.lines)
 
 
-@add_command(RESULTS, "collect", "collect --follow", "collect --task worker:1")
+@add_command(RESULTS, "collect", "collect --all", "collect --task worker:1")
 def collect(
     named: RunArgument = None,
     hosts: Hosts = HOSTS,
@@ -224,8 +223,6 @@ def collect(
     on: OnHosts = None,
     every: Annotated[bool, typer.Option("--all",
                      help="Fetch every checkpoint, not only the newest.")] = False,
-    follow: Annotated[bool, typer.Option("-f", "--follow",
-                      help="Fetch new results as the chief writes them, until it ends.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
@@ -235,17 +232,12 @@ def collect(
     from tfdeploy.output.progress import show_transfers
     from tfdeploy.output.results_output import print_collected
 
-    if follow and (task or on):
-        raise typer.BadParameter("--follow fetches the chief's results; expected no --task or --on")
     run = find_run(hosts, named or run_id)
     console = Console(for_json=json, is_quiet=quiet)
-    if follow:
-        collected = _collect_and_follow(run, console, every)
-    else:
-        with open_fleet(run) as fleet, show_transfers(console, fleet.transfers):
-            collected = command.collect_reachable(
-                fleet, run, every=every, tasks=task or (), on=on or ()
-            )
+    with open_fleet(run) as fleet, show_transfers(console, fleet.transfers):
+        collected = command.collect_reachable(
+            fleet, run, every=every, tasks=task or (), on=on or ()
+        )
     print_collected(console, collected)
     console.print_document(collected)
     exit_if_failed(collected.errors)
@@ -327,23 +319,3 @@ def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) ->
         stopped = _stop(run, Fleet(run.inventory, version=run.agent), console)
         return replace(stopped, errors=(*stopped.errors, differing))
     raise outdated
-
-
-def _collect_and_follow(run: Run, console: Console, every: bool) -> CollectResult:
-    from tfdeploy.cli.watchers import shown_following
-    from tfdeploy.commands.following import collect_follow
-    from tfdeploy.output.progress import show_transfers
-
-    console.print_text(f"run {run.id}: fetching what the chief writes, until it ends")
-    watcher = shown_following(console)
-    try:
-        with (
-            open_fleet(run) as fleet,
-            show_transfers(console, fleet.transfers, beside_events=True),
-        ):
-            return collect_follow.follow(
-                fleet, run, watcher.on_collected, on_failed=watcher.on_collect_failed,
-                on_lost=watcher.on_lost, on_back=watcher.on_back, every=every,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        exit_from_following(console, run)

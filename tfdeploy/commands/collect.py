@@ -19,7 +19,7 @@ from tfdeploy.results import events_and_logs
 from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint, fetch_checkpoints
 from tfdeploy.results.merged import merge_outputs
 from tfdeploy.results.outputs import Outputs, fetch_outputs
-from tfdeploy.results.run_folder import disk_errors, exclusive
+from tfdeploy.results.run_folder import disk_errors, exclusive, exclusive_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,7 +114,7 @@ def collect_reachable(
         with disk_errors(agent):
             return _fetch(agent, run, placements, keeps, every=every)
 
-    with exclusive(run):
+    with exclusive(run), exclusive_events(run):
         outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
         unmerged = merge_outputs(run)
     fetched = {h: result for h, result in outcomes.items() if not isinstance(result, TfdeployError)}
@@ -140,8 +140,20 @@ def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
         with disk_errors(agent):
             run_parts(agent, [*events, _logs_part(run, placements)])
 
-    with exclusive(run):
+    with exclusive(run), exclusive_events(run):
         fleet.each(run.plan.hosts, fetch)
+
+
+def collect_events(fleet: Fleet, run: Run) -> list[TfdeployError]:
+    """Fetch events only; return the errors of hosts. Raises Busy."""
+
+    def fetch(agent: Agent) -> None:
+        with disk_errors(agent):
+            run_parts(agent, _events_parts(run, run.plan.placements_on(agent.host)))
+
+    hosts = (p.host for p in run.plan.placements if events_and_logs.has_events(run, p))
+    with exclusive_events(run):
+        return errors_of(fleet.outcomes(dict.fromkeys(hosts), fetch))
 
 
 def collect_checkpoint(fleet: Fleet, run: Run) -> CollectResult:
@@ -188,6 +200,7 @@ def _events_parts(run: Run, placements: Sequence[Placement]) -> list[RoundPart[i
     return [
         RoundPart(partial(events_and_logs.fetch_events, run=run, placement=each))
         for each in placements
+        if events_and_logs.has_events(run, each)
     ]
 
 

@@ -16,6 +16,7 @@ import secrets
 import shutil
 import stat
 import threading
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ PRIVATE_FOLDER, PRIVATE = 0o700, 0o600  # whatever the umask: results may have s
 FRESH = ".tfdeploy-"
 BLOCK = 1 << 20
 MAX_NAMES = 1_000_000
+LOCK_POLL_S = 0.1
 LINK = "it is a link, and below runs/ none is followed; delete it"
 
 
@@ -278,21 +280,22 @@ class OwnFolder:
             os.close(top)
 
     @contextmanager
-    def locked(self, name: str, refusal: RunError) -> Iterator[None]:
+    def locked(self, name: str, refusal: RunError, wait_s: float = 0.0) -> Iterator[None]:
         """Hold the lock of a file; the kernel releases it when the process ends.
 
         The file is created, and keeps its content. Raises `refusal` if another process holds the
-        lock, and RunError if the file can't be opened.
+        lock for `wait_s`, and RunError if the file can't be opened.
         """
         try:
             file = self.update(name)
         except OSError as error:
             raise RunError(f"can't lock {error.filename or name}: {error.strerror}") from None
         with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise refusal from None
+            deadline = time.monotonic() + wait_s
+            while not _took_lock(file):
+                if time.monotonic() >= deadline:
+                    raise refusal
+                time.sleep(LOCK_POLL_S)
             yield
 
     # By descriptors
@@ -386,6 +389,14 @@ class OwnFolder:
     def _take(self, size: int, names: int) -> None:
         if self.budget:
             self.budget.take(size, names)
+
+
+def _took_lock(file: FileIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def read_file(file: Path, max_bytes: int) -> bytes:

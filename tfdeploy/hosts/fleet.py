@@ -134,7 +134,6 @@ class Fleet:
         placements: Iterable[Placement],
         *,
         opened: Mapping[str, AnswerStream[RunEvent]] = NO_STREAMS,
-        on_event: Callable[[Agent, RunEvent], None] = lambda agent, event: None,
         **asked: Any,
     ) -> Following:
         """Report what happens to these tasks until all of them have ended, or with `forever` false
@@ -142,7 +141,7 @@ class Fleet:
 
         `asked` are fields of Follow: which facets of a run are reported, and from where on. The
         chief's host reports new checkpoints and outputs unless `chief` is "". `opened` are streams
-        of hosts whose tasks were just started. `on_event` is as in Subscription.
+        of hosts whose tasks were just started.
         """
         chief = run.plan.chief
         # Which trial is best, and so which files are fetched, is known at the end of a run.
@@ -152,7 +151,7 @@ class Fleet:
         for host, tasks in _tasks_by_host(placements).items():
             own = {**fields, "chief": fields["chief"] if host == chief.host else ""}
             request = Follow(run.inventory.project, run.id, tasks, **own)
-            subscriptions[self.agents[host]] = Subscription(request, opened.get(host), on_event)
+            subscriptions[self.agents[host]] = Subscription(request, opened.get(host))
         return Following(subscriptions, self.cancellation)
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from tfdeploy.errors import AgentError, CommandTimedOut, TfdeployError
 from tfdeploy.hosts.events import Event, EventQueue, HostIsBack, may_return
 from tfdeploy.hosts.parallel import Cancellation
-from tfdeploy.shared.protocol.reports import Follow, HostSample, LogLines, NewEvents, StateChange
+from tfdeploy.shared.protocol.reports import Follow, HostSample, LogLines, StateChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
     from tfdeploy.shared.protocol.message import Request
@@ -34,20 +34,14 @@ class Subscription:
     something to say at once.
 
     `opened` is a stream that answers another request, such as a start, and is used first.
-    `on_event` is called with each event in the host's own thread, before it is passed on.
     """
 
-    def __init__(
-        self,
-        request: Follow,
-        opened: AnswerStream[RunEvent] | None = None,
-        on_event: Callable[[Agent, RunEvent], None] = lambda agent, event: None,
-    ) -> None:
+    def __init__(self, request: Follow, opened: AnswerStream[RunEvent] | None = None) -> None:
         self.forever = request.forever
         self.silence_s = None if request.forever else READ_SILENCE_S
         if request.samples:
             self.silence_s = SAMPLE_SILENCE_S
-        self._request, self._opened, self._on_event = request, opened, on_event
+        self._request, self._opened = request, opened
         self._cursors: dict[str, str] = {}
 
     def request(self) -> Follow:
@@ -70,7 +64,6 @@ class Subscription:
         for log in event.logs if isinstance(event, HostSample) else (event,):
             if isinstance(log, LogLines):
                 self._cursors[log.task] = log.cursor
-        self._on_event(agent, event)
         return not isinstance(event, LogLines) or bool(event.lines)
 
     def _check_version(self, host: str, event: RunEvent) -> None:
@@ -89,8 +82,6 @@ def _tasks(event: RunEvent) -> list[str]:
         return [*(use.report.task for use in event.tasks), *(log.task for log in event.logs)]
     if isinstance(event, StateChange):
         return [event.state.task]
-    if isinstance(event, NewEvents):
-        return [event.of]
     return [event.task] if isinstance(event, LogLines) else []
 
 
@@ -145,11 +136,6 @@ class Following:
             listener.join(max(0.0, deadline - time.monotonic()))
         for stream in list(self._streams.values()):
             stream.close()
-
-    @property
-    def is_active(self) -> bool:
-        """Return whether a host may still send something."""
-        return bool(self._active_hosts)
 
     def events(self, deadline: float | None = None) -> Iterator[tuple[str, Event]]:
         """Yield (host, event) as they come, until all hosts have finished, or until `deadline` (of

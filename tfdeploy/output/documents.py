@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.following.tensorboard.board import EventBoard
+    from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.commands.prune import PruneResult, Removal
@@ -362,18 +363,6 @@ def log_lines(task: str, host: str, lines: Iterable[str]) -> Iterator[PrintedLin
 # tensorboard: a board that goes on, as it is when its page answers
 
 
-@dataclass(frozen=True)
-class TaskEvents:
-    """The event files of a task on the controller."""
-
-    task: str
-    """The task that wrote them."""
-    files: int
-    """Their number."""
-    size: int
-    """Their size in bytes."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class BoardRun:
     """A run in TensorBoard."""
@@ -383,11 +372,11 @@ class BoardRun:
     label: str
     """What TensorBoard calls it: its name, or its id."""
     folder: Path
-    """The folder of the copies on the controller."""
-    tasks: Sequence[TaskEvents]
-    """The tasks that have written events so far."""
-    live: bool
-    """Whether a host that answers may still send events."""
+    """The folder of its events on the controller."""
+    files: int
+    """The number of event files so far."""
+    size: int
+    """Their size in bytes."""
     errors: Sequence[TfdeployError]
     """The errors of hosts that do not answer."""
 
@@ -404,15 +393,18 @@ class TensorBoardDocument:
 
 
 def tensorboard_document(board: EventBoard, url: str) -> TensorBoardDocument:
-    runs = [
-        BoardRun(
-            run=each.run.id,
-            label=board.labels[each.run.id],
-            folder=each.copies.folder,
-            tasks=[TaskEvents(task, *count) for task, count in each.copies.counts().items()],
-            live=each.is_live,
-            errors=[*each.errors.values()],
-        )
-        for each in board.fetchers
-    ]
-    return TensorBoardDocument(url, runs)
+    return TensorBoardDocument(url, [_board_run(board, each) for each in board.fetchers])
+
+
+def _board_run(board: EventBoard, fetcher: EventFetcher) -> BoardRun:
+    from tfdeploy.commands.following.tensorboard.board import events_of
+
+    run, sizes = fetcher.run, events_of(fetcher.run)
+    return BoardRun(
+        run=run.id,
+        label=board.labels[run.id],
+        folder=run.folder / "events",
+        files=len(sizes),
+        size=sum(sizes),
+        errors=[*fetcher.errors.values()],
+    )

@@ -183,16 +183,12 @@ def _print_spreads(console: Console, comparison: Comparison) -> None:
 
 
 def _shown_events(fetcher: EventFetcher, label: str) -> str:
-    from tfdeploy.commands.following.tensorboard.board import WRITERS
+    from tfdeploy.commands.following.tensorboard.board import WRITERS, events_of
 
-    counts = fetcher.copies.counts()
-    tasks = [
-        f"{task} ({format_count(files, 'file')}, {format_size(size)})"
-        for task, (files, size) in counts.items()
-    ]
-    shown = ", ".join(tasks) if tasks else f"no events yet; {WRITERS}"
-    also = " (another command fetches them)" if fetcher.fetched_elsewhere else ""
-    return f"run {label}: {shown}{also}"
+    sizes = events_of(fetcher.run)
+    if not sizes:
+        return f"run {label}: no events yet; {WRITERS}"
+    return f"run {label}: {format_count(len(sizes), 'event file')}, {format_size(sum(sizes))}"
 
 
 def _result_columns(comparison: Comparison) -> tuple[str, ...]:

@@ -21,9 +21,8 @@ from tfdeploy.shared.protocol.outputs import ListEvents
 from tfdeploy.shared.protocol.reports import Logs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline, Steps
     from tfdeploy.planning.plan import Placement
@@ -36,44 +35,32 @@ HISTORIES = ("history", "gpus", "pace", "trials")
 
 
 def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[int]:
-    """Fetch the event files of a task; return their number. Raises as `FileFetch` does, and
-    OSError.
-
-    Only those of the chief, of evaluators and of slots: those of other workers repeat them.
-    """
-    is_first = placement == run.plan.chief or bool(run.inventory.trials.points)
-    if not is_first and placement.task.job != "evaluator":
-        return 0
-    folder, task = run.open(), placement.task.file_name
-    dest = folder / ("events" if is_first else f"events/{task}")
-    return (yield from fetch_all_events(pipeline, run, placement, dest))
-
-
-def fetch_all_events(
-    pipeline: Pipeline, run: Run, placement: Placement, dest: OwnFolder
-) -> Steps[int]:
-    """Fetch all event files of a task into `dest`; return their number. Raises as `fetch_events`
-    does."""
+    """Fetch the event files of a task that `has_events`; return their number. Raises as `FileFetch`
+    does, and OSError."""
     listed = pipeline.send(ListEvents(**task_request(run, placement)))
     yield
     folders = listed.answer().folders
-    yield from fetch_event_files(pipeline, folders, dest)
-    return sum(len(files) for files in folders.values())
-
-
-def fetch_event_files(
-    pipeline: Pipeline, folders: Mapping[str, list[str]], dest: OwnFolder
-) -> Steps[None]:
-    """Fetch these event files, by the host's folders that have them, into `dest`. Raises as
-    `fetch_events` does."""
-    for name in (name for names in folders.values() for name in names):
+    names = [name for names in folders.values() for name in names]
+    for name in names:
         if EVENTS not in name.rpartition("/")[2]:
             raise AgentError(pipeline.agent.host, f"it names a file {name!r:.80}, which is refused")
-    dest = dest.within(Budget(EVENTS_BYTES))
+    below = "" if _is_first(run, placement) else f"/{placement.task.file_name}"
+    dest = (run.open() / f"events{below}").within(Budget(EVENTS_BYTES))
     fetches = [GrowingFetch(pipeline, source, dest, files) for source, files in folders.items()]
     yield
     for fetch in fetches:
         _refuse_missing(pipeline.agent, fetch.receive())
+    return len(names)
+
+
+def has_events(run: Run, placement: Placement) -> bool:
+    """Return whether a task's events are fetched: the chief's, evaluators' and slots'. Those of
+    other workers repeat them."""
+    return _is_first(run, placement) or placement.task.job == "evaluator"
+
+
+def _is_first(run: Run, placement: Placement) -> bool:
+    return placement == run.plan.chief or bool(run.inventory.trials.points)
 
 
 def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) -> Steps[int]:

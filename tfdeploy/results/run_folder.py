@@ -19,6 +19,7 @@ from tfdeploy.shared.records import ENDED, MAX_HISTORY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tfdeploy.folders.own_folder import OwnFolder
@@ -26,19 +27,34 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
+EVENTS_WAIT_S = 30.0
 _LOCKS: dict[Path, threading.Lock] = {}
 
 
-@contextmanager
-def exclusive(run: Run) -> Iterator[None]:
-    """Hold the lock of the run's folder: two collects would write the same files.
+class Busy(RunError):
+    """Another process fetches the same results."""
+
+
+def exclusive(run: Run) -> AbstractContextManager[None]:
+    """Hold the lock of the run's results: two collects would write the same files.
 
     Wait for another thread that holds it, such as one that a Cancelled has left to finish a fetch.
-    Raises RunError if another process holds it.
+    Raises Busy if another process holds it.
     """
-    refusal = RunError(f"another collect of run {run.id} is running", "wait until it has finished")
-    among_threads = _LOCKS.setdefault(run.folder, threading.Lock())
-    with among_threads, run.open().locked(".collecting", refusal):
+    return _locked(run, ".collecting", 0.0)
+
+
+def exclusive_events(run: Run) -> AbstractContextManager[None]:
+    """Hold the lock of the run's events: `tensorboard` takes it every few seconds, for a moment, so
+    another process waits. Raises Busy after EVENTS_WAIT_S."""
+    return _locked(run, ".collecting-events", EVENTS_WAIT_S)
+
+
+@contextmanager
+def _locked(run: Run, name: str, wait_s: float) -> Iterator[None]:
+    refusal = Busy(f"another collect of run {run.id} is running", "wait until it has finished")
+    among_threads = _LOCKS.setdefault(run.folder / name, threading.Lock())
+    with among_threads, run.open().locked(name, refusal, wait_s):
         yield
 
 

@@ -37,8 +37,9 @@ GUARDED, STRICT, OPEN = "guarded", "strict", "open"
 # Stands for the task's directory, which only its host knows, in argv, env and files. No other text
 # can have this character.
 TASK_DIRECTORY = "\0"
-# The reason of a task that is STARTING, but has no process yet.
+# The reasons of a task that is STARTING, and of one that is QUEUED, that others act on.
 GETS_CHECKPOINTS = "gets the chief's checkpoints"
+HAS_PLACES = "has what it needs here, and waits for other tasks of its run"
 ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
 # The last exception of a process that lost a peer. Such tasks continue if all are restarted.
 PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")

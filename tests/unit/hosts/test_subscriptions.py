@@ -10,7 +10,6 @@ from tfdeploy.shared.protocol.reports import (
     Follow,
     LogLines,
     NewCheckpoint,
-    NewEvents,
     StateChange,
 )
 from unit.live.samples import sample, task_use
@@ -52,11 +51,7 @@ def test_samples_continue_where_each_log_was(samples):
 
 @pytest.mark.parametrize(
     "event",
-    [
-        LogLines("ps:9", ["x"], "1"),
-        StateChange(make_report(task="ps:9")),
-        NewEvents({"/f": ["e"]}, "ps:9"),
-    ],
+    [LogLines("ps:9", ["x"], "1"), StateChange(make_report(task="ps:9"))],
 )
 def test_an_event_of_a_foreign_task_is_refused(events, event):
     with pytest.raises(AgentError, match=FOREIGN):

@@ -45,9 +45,10 @@ def make_run(tmp_path, agent):
 
 
 def fetch_events(pipeline, run):
-    placements = run.plan.placements_on("w")
     parts = [
-        RoundPart(partial(events_and_logs.fetch_events, run=run, placement=p)) for p in placements
+        RoundPart(partial(events_and_logs.fetch_events, run=run, placement=p))
+        for p in run.plan.placements_on("w")
+        if events_and_logs.has_events(run, p)
     ]
     run_rounds(pipeline, parts)
     return sum(part.result for part in parts)

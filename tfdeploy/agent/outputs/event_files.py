@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import deque
 from itertools import islice
 
@@ -13,85 +12,38 @@ from ...shared.units import MAX_ENTRIES
 from .. import paths
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Tuple
+    from typing import Dict, Iterator, List
 
     from ...shared.protocol.outputs import EventFiles
 
-POLL_S = 1.0
-PAUSE_FACTOR = 50
-HASHED_BYTES_S = 400e6  # by one core
-
 
 class EventFile:
-    """`path` is relative to `folder`; `changed` is its mtime in seconds, by this host's clock.
-    `version` differs when the file was written to, or replaced."""
+    """`path` is relative to `folder`; `changed` is its mtime in seconds, by this host's clock."""
 
     def __init__(self, folder: str, path: str, stat: os.stat_result) -> None:
         self.folder, self.path = folder, path
-        self.changed, self.size = stat.st_mtime, stat.st_size
-        self.version = stat.st_ino, stat.st_size, stat.st_mtime_ns
+        self.changed, self.size, self.mtime_ns = stat.st_mtime, stat.st_size, stat.st_mtime_ns
 
     @property
     def full_path(self) -> str:
         return os.path.join(self.folder, self.path)
 
 
-class EventWatch:
-    """Finds which event files of a task have changed.
-
-    They are hashed when they are fetched, so the pauses grow with their sizes: looking and hashing
-    together cost up to 2 % of a core.
-    """
-
-    def __init__(self, project: str, run: str, task: str) -> None:
-        self.task = task
-        self._owner = project, run
-        self._versions: Dict[str, Tuple[int, ...]] = {}
-        self._next_poll = 0.0
-        self._is_over = False
-
-    def poll(self, last: bool) -> Dict[str, List[str]]:
-        """Return the files that have changed since the last call, by folder; `last` says that none
-        will change any more."""
-        start = time.monotonic()
-        if start < self._next_poll and (not last or self._is_over):
-            return {}
-        self._is_over = last
-        found = {file.full_path: file for file in of_run(*self._owner, self.task)}
-        changed = [f for path, f in found.items() if self._versions.get(path) != f.version]
-        self._versions = {path: file.version for path, file in found.items()}
-        cost_s = time.monotonic() - start + sum(file.size for file in changed) / HASHED_BYTES_S
-        self._next_poll = start + max(POLL_S, PAUSE_FACTOR * cost_s)
-        return by_folder(changed)
-
-
 def events(project: str, run: str, task: str) -> EventFiles:
-    """List a task's event files; none for a task that was never started on this host."""
+    """List a task's event files, sorted by the folder that has them; none for a task that was never
+    started on this host. If all tasks share one checkpoint directory, its files are the chief's."""
     # `status` loads this module, and does not need the message
     from ...shared.protocol.outputs import EventFiles
 
-    return EventFiles(by_folder(of_run(project, run, task)))
-
-
-def by_folder(files: List[EventFile]) -> Dict[str, List[str]]:
-    """Return the sorted paths of files, by the folder that has them."""
-    folders: Dict[str, List[str]] = {}
-    for file in files:
-        folders.setdefault(file.folder, []).append(file.path)
-    return {folder: sorted(names) for folder, names in folders.items()}
-
-
-def of_run(project: str, run: str, task: str) -> List[EventFile]:
-    """Return the event files of a task, which may not exist on this host.
-
-    If all tasks share one checkpoint directory, its files are the chief's.
-    """
     if task not in paths.tasks(project, run):
-        return []
+        return EventFiles({})
     task_dir = paths.task(project, run, task)
     launch = records.load(records.Launch, paths.launch(task_dir))
     is_shared = os.path.isabs(launch.checkpoint_dir) and not launch.is_chief
-    return of_task(task_dir, "." if is_shared else launch.checkpoint_dir)
+    folders: Dict[str, List[str]] = {}
+    for file in of_task(task_dir, "." if is_shared else launch.checkpoint_dir):
+        folders.setdefault(file.folder, []).append(file.path)
+    return EventFiles({folder: sorted(names) for folder, names in folders.items()})
 
 
 def of_task(task_dir: str, checkpoint_dir: str) -> List[EventFile]:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .places import Place
 
 AWAY = "another task of the run does not answer, so it lets others pass"
-READY = "has what it needs here, and waits for other tasks of its run"
 NEXT = "comes next"
 
 
@@ -94,7 +93,7 @@ def _reason(own: List[Place], waiting: List[Place], titles: Dict[str, str]) -> s
     blocked = [place for place in own if place.task not in ready]
     blocked.sort(key=lambda place: titles.get(place.resource, ""))  # so that the answer is stable
     if not blocked:
-        return READY
+        return records.HAS_PLACES
     ahead = max((places.ahead_of(place, waiting) for place in blocked), key=_count_runs)
     if not ahead:
         return _taken(blocked, waiting, titles) or NEXT

@@ -8,7 +8,7 @@ import time
 from itertools import chain
 
 from ...shared import TYPE_CHECKING
-from ...shared.protocol.reports import LogLines, NewCheckpoint, NewEvents, NewOutputs, StateChange
+from ...shared.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
 from ...shared.records import ENDED
 from .. import paths
 from . import status
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ...shared.protocol.reports import RunEvent
     from ...shared.records import TaskReport
     from ..outputs.checkpoints import CheckpointWatch
-    from ..outputs.event_files import EventWatch
     from ..outputs.listing import OutputWatch
     from .tail import SelectedLines, Tail
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 POLL_S = 0.15
 FIRST_POLL_S = 0.02
-EVENTS_POLL_S = 1.0
 
 
 def follow(
@@ -51,11 +49,9 @@ def follow(
     chief: str = "",
     grep: str = "",
     samples: bool = False,
-    events: bool = False,
 ) -> Iterator[RunEvent]:
     """Yield events of `tasks` until all of them have ended: changes of their states, lines of their
-    logs if `logs` is true, new checkpoints and other files of `chief`, with `events` event files
-    that have changed; or samples.
+    logs if `logs` is true, new checkpoints and other files of `chief`; or samples.
 
     `chief` is "" if the chief does not run on this host. A log starts at the task's cursor; without
     one, it starts with its last `lines` lines (None: all). If older lines are skipped, the first
@@ -73,8 +69,6 @@ def follow(
         follower.open_selected_logs(lines, cursors or {}, grep)
     elif logs:
         follower.open_logs(lines, cursors or {})
-    if events:
-        follower.watch_events()
     begin = follower.cursors() if lines is not None and not grep else iter(())
     return chain(begin, _to_end(follower, forever))
 
@@ -103,7 +97,6 @@ class Follower:
         self._started_s = time.monotonic()
         self._saves: Optional[CheckpointWatch] = None
         self._outputs: Optional[OutputWatch] = None
-        self._events: List[EventWatch] = []
         self._reported: Dict[str, Any] = {}
         if chief in started:
             from ..outputs import checkpoints, listing  # only the chief's host needs them
@@ -127,11 +120,6 @@ class Follower:
             tail = Tail(task, path, None, cursors.get(task))
             self.logs.append(SelectedLines(tail, select, None if task in cursors else lines))
 
-    def watch_events(self) -> None:
-        from ..outputs.event_files import EventWatch
-
-        self._events = [EventWatch(self._project, self._run, task) for task in self.tasks]
-
     def cursors(self) -> Iterator[RunEvent]:
         return (_lines_event(log, []) for log in self.logs)
 
@@ -150,18 +138,11 @@ class Follower:
             yield NewCheckpoint(name)
         if self._outputs and self._outputs.poll():
             yield NewOutputs(True)
-        for watch in self._events:
-            changed = watch.poll(reports[watch.task].state in ENDED)
-            if changed:
-                yield NewEvents(changed, watch.task)
         yield from self._state_events(reports)
         self.ended = all(report.state in ENDED for report in reports.values())
 
     def pause_s(self) -> float:
-        """Poll often at first, when a user waits for tasks to become READY; seldom if only files
-        are of interest."""
-        if self._events and not self.logs:
-            return EVENTS_POLL_S
+        """Poll often at first, when a user waits for tasks to become READY."""
         return min(POLL_S, FIRST_POLL_S + (time.monotonic() - self._started_s) / 16)
 
     def close(self) -> None:

@@ -89,5 +89,4 @@ def _stamp(folder: str, file: str) -> Tuple[int, int]:
 
 
 def _of_events(file: event_files.EventFile, work: str) -> Unit:
-    _, size, mtime_ns = file.version
-    return Unit(file.full_path[len(work) :], EVENTS, {file.path: (size, mtime_ns)})
+    return Unit(file.full_path[len(work) :], EVENTS, {file.path: (file.size, file.mtime_ns)})

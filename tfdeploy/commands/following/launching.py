@@ -20,6 +20,7 @@ from tfdeploy.shared.protocol.runs import RunRecord, Start
 from tfdeploy.shared.records import (
     ENDED,
     GETS_CHECKPOINTS,
+    HAS_PLACES,
     QUEUED,
     READY,
     RENDEZVOUS,
@@ -175,17 +176,16 @@ def _wait_for_turn(
 
 
 def _queue_reasons(fleet: Fleet, run: Run) -> list[TfdeployError]:
-    """Return why tasks are still in the queue, and the hosts that do not answer. Tasks of a host
-    that wait for the same have one reason."""
+    """Return the hosts that do not answer, and for each other one why its first task that lacks
+    something is still in the queue."""
     found = status(fleet, run)
-    reasons = {
-        (task.placement.host, AGE.sub("", task.report.reason)): HostError(
-            task.placement.host, task.report.reason
-        )
-        for task in found.tasks
-        if task.report and task.report.state == QUEUED
-    }
-    return [*found.errors, *reasons.values()]
+    reasons: dict[str, str] = {}
+    for task in found.tasks:
+        if task.report and task.report.state == QUEUED:
+            host = task.placement.host
+            if reasons.get(host, HAS_PLACES) == HAS_PLACES:
+                reasons[host] = task.report.reason
+    return [*found.errors, *(HostError(host, reason) for host, reason in reasons.items())]
 
 
 def _ready_limit_s(run: Run) -> float:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdeploy.commands.following.collect_follow import BackgroundCollector
+from tfdeploy.commands.following.background_collect import BackgroundCollector
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import HostError, TaskError, TfdeployError

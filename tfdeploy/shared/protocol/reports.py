@@ -203,14 +203,6 @@ class StateChange(RunEvent):
     state: TaskReport
 
 
-class NewEvents(RunEvent):
-    """Event files that the task `of` has written or changed: paths by the folder that has them. All
-    that there are are named at the start of a stream."""
-
-    events: Dict[str, List[str]]
-    of: str
-
-
 class LogLines(RunEvent):
     """Lines that a task's log gained; `cursor` is where the log continues. `selected`: the agent
     knows `grep` of Follow, which older ones do not."""
@@ -259,7 +251,6 @@ class Follow(RunRequest[RunEvent]):
     - States, and new checkpoints and outputs of `chief` ("": the chief is on another host).
     - With `logs`, lines: each log continues at its cursor, or begins with its last `lines` lines
       (None: all). Only lines that `grep` matches ("": all).
-    - With `events`, which event files of the tasks have grown.
     - With `samples`, instead of these a sample every second or more seldom, with the newest lines
       of each log.
     """
@@ -275,7 +266,6 @@ class Follow(RunRequest[RunEvent]):
     chief: str = ""
     grep: str = ""
     samples: bool = False
-    events: bool = False
 
 
 class Piece(Message):

@@ -87,32 +87,3 @@ def test_an_evaluator_does_not_list_the_chiefs_event_files(root, link, own, chie
 
 def test_a_task_that_was_never_started_has_no_event_files(root):
     assert event_folders() == {}
-
-
-# What changes
-
-
-def test_only_files_that_have_changed_are_named(root, monkeypatch):
-    monkeypatch.setattr(event_files, "POLL_S", 0.0)
-    monkeypatch.setattr(event_files, "PAUSE_FACTOR", 0.0)
-    work = start_task()
-    first, second = work / "checkpoints" / NAME, work / "logs" / NAME
-    write(first, second)
-    watch = event_files.EventWatch("p", "r", "worker:0")
-    assert watch.poll(False) == {str(first.parent): [NAME], str(work): [f"logs/{NAME}"]}
-    assert watch.poll(False) == {}
-    second.write_text("xx")
-    assert watch.poll(False) == {str(work): [f"logs/{NAME}"]}
-
-
-def test_the_pause_grows_with_what_has_to_be_hashed_but_the_end_is_seen_at_once(root, monkeypatch):
-    monkeypatch.setattr(event_files, "HASHED_BYTES_S", 1e-9)
-    file = start_task() / "checkpoints" / NAME
-    write(file)
-    watch = event_files.EventWatch("p", "r", "worker:0")
-    assert watch.poll(False)
-    file.write_text("xx")
-    assert watch.poll(False) == {}
-    assert watch.poll(True) == {str(file.parent): [NAME]}
-    file.write_text("xxx")
-    assert watch.poll(True) == {}

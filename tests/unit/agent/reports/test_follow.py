@@ -8,11 +8,10 @@ import pytest
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
-from tfdeploy.agent.reports import follow as follow_module
 from tfdeploy.agent.reports.follow import follow
 from tfdeploy.agent.reports.tail import CHUNK
 from tfdeploy.shared import records
-from tfdeploy.shared.protocol.reports import LogLines, NewCheckpoint, NewEvents, StateChange
+from tfdeploy.shared.protocol.reports import LogLines, NewCheckpoint, StateChange
 from tfdeploy.shared.records import TaskState
 
 
@@ -115,24 +114,6 @@ def test_follow_reports_the_cursor_first_if_it_skips_old_lines(log):
     with log.open("a") as file:
         file.write("two\n")
     assert lines_of(follow_events(lines=0, cursors={"worker:0": first.cursor})) == ["two"]
-
-
-def test_event_files_are_reported_before_the_end_of_their_task(log, root):
-    folder = root / "p" / "runs" / "r" / "worker-0" / "work" / "logs"
-    folder.mkdir(parents=True)
-    (folder / "events.out.tfevents.1.host").touch()
-    first, last = follow_events(logs=False, events=True)
-    assert isinstance(first, NewEvents)
-    assert first.events == {str(folder.parent): ["logs/events.out.tfevents.1.host"]}
-    assert isinstance(last, StateChange)
-    assert kinds(follow_events(logs=False)) == [StateChange]
-
-
-def test_states_are_polled_seldom_if_only_event_files_are_of_interest(log):
-    follower = follow_module.Follower("p", "r", ["worker:0"], "")
-    assert follower.pause_s() < follow_module.POLL_S
-    follower.watch_events()
-    assert follower.pause_s() == follow_module.EVENTS_POLL_S
 
 
 # Checkpoints

@@ -14,7 +14,7 @@ from tfdeploy.errors import LeaseConflict
 from tfdeploy.planning import launch
 from tfdeploy.run import Run
 from tfdeploy.shared.protocol.reports import Started, StateChange
-from tfdeploy.shared.records import GETS_CHECKPOINTS, TaskReport
+from tfdeploy.shared.records import GETS_CHECKPOINTS, HAS_PLACES, TaskReport
 
 HOSTS = "[hosts.a]\nworkers = 1\n[hosts.b]\nworkers = 1"
 OTHER_RUN = "r-9"  # greater than r-1, so r-1 waits for it
@@ -119,3 +119,22 @@ def test_a_fleet_that_does_not_stay_connected_keeps_no_stream(launching):
     one.start_hosts()
     assert one.streams == {}
     assert agent.is_closed
+
+
+def test_each_host_says_once_what_its_first_task_lacks(monkeypatch):
+    reasons = {
+        ("worker:0", "a"): HAS_PLACES,
+        ("worker:1", "a"): "port 2223 is taken by ann's run r-2, started 1s ago",
+        ("worker:2", "a"): "port 2224 is taken by ann's run r-2, started 2s ago",
+        ("worker:3", "b"): HAS_PLACES,
+    }
+    tasks = [
+        SimpleNamespace(
+            placement=SimpleNamespace(host=host),
+            report=TaskReport(task, "QUEUED", 0.0, None, None, 0, reason),
+        )
+        for (task, host), reason in reasons.items()
+    ]
+    monkeypatch.setattr(module, "status", lambda *_: SimpleNamespace(tasks=tasks, errors=()))
+    found = [(error.host, error.message) for error in module._queue_reasons(None, None)]
+    assert found == [("a", reasons["worker:1", "a"]), ("b", HAS_PLACES)]

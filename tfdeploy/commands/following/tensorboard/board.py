@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Self
 
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
-from tfdeploy.errors import RunError, raise_all
+from tfdeploy.errors import RunError
+from tfdeploy.shared.event_records import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,8 +31,8 @@ WRITERS = "keras.callbacks.TensorBoard and tf.summary.create_file_writer (Summar
 
 
 class EventBoard:
-    """Runs, the fetchers of their events, and TensorBoard. Leaving the context ends all of it; the
-    copies stay."""
+    """Runs, the fetchers of their events, and TensorBoard. Leaving the context ends all of it; what
+    was fetched stays."""
 
     def __init__(
         self,
@@ -45,19 +46,17 @@ class EventBoard:
     ) -> None:
         if port is not None:
             require_free(port)
-        self.fetchers = [
-            EventFetcher(run, on_away, on_back, reload, offline=offline) for run in runs
-        ]
+        self.fetchers = [EventFetcher(run, on_away, on_back, reload) for run in runs]
         self.labels = run_labels(runs)
-        self._port = port
+        self._port, self._offline = port, offline
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        folders = {self.labels[each.run.id]: prepare_events(each.run) for each in self.fetchers}
         with ExitStack() as stack:
-            for fetcher in self.fetchers:
+            for fetcher in () if self._offline else self.fetchers:
                 stack.enter_context(fetcher)
             stack.callback(self._end_fetching)  # of all runs, before one of them is waited for
-            folders = {self.labels[f.run.id]: f.copies.folder for f in self.fetchers}
             self._server = stack.enter_context(TensorBoard(folders, self._port))
             self._stack = stack.pop_all()
         return self
@@ -71,21 +70,11 @@ class EventBoard:
             fetcher.end()
 
     def look(self) -> None:
-        """Wait until every host has sent what it has, or FIRST_LOOK_S.
-
-        Raises the errors of the hosts, or RunError, if there is nothing to show and no task that
-        could still write something.
-        """
+        """Wait until every host has sent what it has, or FIRST_LOOK_S."""
         deadline = time.monotonic() + FIRST_LOOK_S
-        for fetcher in self.fetchers:
+        for fetcher in () if self._offline else self.fetchers:
             fetcher.looked.wait(max(0.0, deadline - time.monotonic()))
-        for fetcher in self.fetchers:
             fetcher.reports = True
-        if any(fetcher.copies.counts() or fetcher.is_live for fetcher in self.fetchers):
-            return
-        raise_all([error for fetcher in self.fetchers for error in fetcher.errors.values()])
-        ids = ", ".join(fetcher.run.id for fetcher in self.fetchers)
-        raise RunError(f"no task of run {ids} has written events", WRITERS)
 
     def url(self) -> str:
         """Wait until TensorBoard answers, and return its address. Raises RunError."""
@@ -94,6 +83,24 @@ class EventBoard:
     def wait(self) -> None:
         """Wait until TensorBoard exits. Raises RunError."""
         self._server.wait()
+
+
+def prepare_events(run: Run) -> Path:
+    """Return the folder that TensorBoard reads: what is no regular file in it is deleted, because
+    it might lead elsewhere. Raises RunError."""
+    folder = run.open() / "events"
+    try:
+        folder.clean(lambda name: True)
+    except OSError as error:
+        message = f"{error.filename or folder.path} can't be used: {error.strerror}"
+        raise RunError(message) from None
+    return folder.path
+
+
+def events_of(run: Run) -> list[int]:
+    """Return the size of each event file of a run that was fetched."""
+    found = (run.open() / "events").files().items()
+    return [info.st_size for path, info in found if EVENTS in path.rpartition("/")[2]]
 
 
 def run_labels(runs: Sequence[Run]) -> dict[str, str]:

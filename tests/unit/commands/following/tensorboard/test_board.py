@@ -9,8 +9,7 @@ import pytest
 from support.builders import make_run
 
 from tfdeploy.commands.following.tensorboard import board as module
-from tfdeploy.commands.following.tensorboard.board import EventBoard, run_labels
-from tfdeploy.commands.following.tensorboard.fetching import EventCopies
+from tfdeploy.commands.following.tensorboard.board import EventBoard, prepare_events, run_labels
 
 ONE, TWO = "20260101-000000-aaaa", "20260102-000000-bbbb"
 
@@ -32,8 +31,8 @@ def test_every_fetcher_is_asked_to_end_before_one_is_waited_for(tmp_path, monkey
     done = []
 
     class Fetcher:
-        def __init__(self, run, on_away, on_back, reload, *, offline):
-            self.run, self.copies = run, EventCopies(run)
+        def __init__(self, run, on_away, on_back, reload):
+            self.run = run
 
         def __enter__(self):
             return self
@@ -47,8 +46,19 @@ def test_every_fetcher_is_asked_to_end_before_one_is_waited_for(tmp_path, monkey
     monkeypatch.setattr(module, "EventFetcher", Fetcher)
     monkeypatch.setattr(module, "TensorBoard", lambda folders, port: nullcontext())
     monkeypatch.setattr(module, "delay_signals", nullcontext)
-    with EventBoard(
-        [make_run(tmp_path), make_run(tmp_path, run_id=TWO)], *[None] * 3, offline=True
-    ):
+    runs = [make_run(tmp_path, run_id=run_id) for run_id in (ONE, TWO)]
+    for run in runs:
+        run.folder.mkdir(parents=True)
+    with EventBoard(runs, *[None] * 3, offline=False):
         assert not done
     assert done == ["ended", "ended", "waited", "waited"]
+
+
+def test_tensorboard_follows_no_link_in_the_folder_of_the_events(tmp_path):
+    run = make_run(tmp_path)
+    folder = run.folder / "events"
+    folder.mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (folder / "events.out.tfevents.1.a").symlink_to(tmp_path / "secret")
+    (folder / "events.out.tfevents.2.a").write_text("own")
+    assert [file.name for file in prepare_events(run).iterdir()] == ["events.out.tfevents.2.a"]

@@ -1,4 +1,4 @@
-"""`tfdeploy collect --follow`: fetch what the chief writes while the training goes on."""
+"""Fetch what the chief writes while `run` or `attach` follows the training."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from tfdeploy.commands.collect import CollectResult, collect, collect_checkpoint, collect_outputs
-from tfdeploy.errors import HostError, TfdeployError
-from tfdeploy.hosts.events import Listener, may_return
+from tfdeploy.commands.collect import CollectResult, collect_checkpoint, collect_outputs
+from tfdeploy.errors import TfdeployError
 from tfdeploy.results.checkpoints import remove_checkpoint
 from tfdeploy.results.outputs import remove_output
 from tfdeploy.results.units import local_path
-from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from tfdeploy.results.checkpoints import Checkpoint
     from tfdeploy.results.outputs import Output, Outputs
     from tfdeploy.run import Run
-    from tfdeploy.shared.records import TaskReport
 
 
 class BackgroundCollector:
@@ -39,8 +36,8 @@ class BackgroundCollector:
         self,
         fleet: Fleet,
         run: Run,
-        on_collected: Callable[[CollectResult], None] = lambda collected: None,
-        on_failed: Callable[[TfdeployError], None] = lambda error: None,
+        on_collected: Callable[[CollectResult], None],
+        on_failed: Callable[[TfdeployError], None],
     ) -> None:
         self.last: CollectResult | None = None
         self.error: TfdeployError | None = None
@@ -126,60 +123,3 @@ class BackgroundCollector:
         for path in removed[: -self._run.inventory.training.keep_checkpoints]:
             with suppress(TfdeployError, OSError):  # then it stays
                 remove_output(self._run, self._outputs.pop(path))
-
-
-def follow(
-    fleet: Fleet,
-    run: Run,
-    on_collected: Callable[[CollectResult], None],
-    *,
-    on_failed: Callable[[TfdeployError], None] = lambda error: None,
-    on_lost: Callable[[HostError], None] = lambda error: None,
-    on_back: Callable[[str], None] = lambda host: None,
-    every: bool = False,
-) -> CollectResult:
-    """Fetch each new checkpoint and output of the chief until it has ended; then `collect`.
-
-    A failed fetch is reported by `on_failed` and retried. Raises HostError if the chief's host
-    refuses the request, and at the end as `collect` does.
-    """
-    with (
-        BackgroundCollector(fleet, run, on_collected, on_failed) as collector,
-        fleet.follow(run, [run.plan.chief], logs=False) as following,
-    ):
-        chief = _Chief(collector, on_lost, on_back)
-        for host, event in following.events():
-            chief.dispatch(host, event)
-            if chief.has_ended:
-                break
-    return collect(fleet, run, every=every)
-
-
-class _Chief(Listener):
-    """The chief, whose new files are announced to a collector."""
-
-    def __init__(
-        self,
-        collector: BackgroundCollector,
-        on_lost: Callable[[HostError], None],
-        on_back: Callable[[str], None],
-    ) -> None:
-        self.has_ended = False
-        self._collector, self._on_lost, self._on_back = collector, on_lost, on_back
-
-    def on_state(self, host: str, report: TaskReport) -> None:
-        self.has_ended = report.state in ENDED
-
-    def on_checkpoint(self, name: str) -> None:
-        self._collector.announce_checkpoint(name)
-
-    def on_outputs(self) -> None:
-        self._collector.announce_outputs()
-
-    def on_error(self, error: HostError) -> None:
-        if not may_return(error):
-            raise error
-        self._on_lost(error)
-
-    def on_back(self, host: str) -> None:
-        self._on_back(host)

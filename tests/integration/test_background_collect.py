@@ -15,7 +15,7 @@ from support.waiting import STILL_S, until
 
 from tfdeploy import run as runs
 from tfdeploy.commands import collect as steps
-from tfdeploy.commands.following.collect_follow import BackgroundCollector
+from tfdeploy.commands.following.background_collect import BackgroundCollector
 from tfdeploy.errors import RunError, TransferFailed
 from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.fleet import Fleet
@@ -73,7 +73,7 @@ def state(project: Project) -> str:
 
 def test_each_new_checkpoint_is_fetched_until_the_chief_ends(world):
     project = training(world, "--gate")
-    with project.start_command("collect", "--follow") as following:
+    with project.start_command("attach", "--quiet") as following:
         following.wait_for_output("checkpoints/model.ckpt-1\n")
         for step in (2, 3):
             save(project, step)
@@ -83,25 +83,15 @@ def test_each_new_checkpoint_is_fetched_until_the_chief_ends(world):
         assert not (project.run_folder / "logs").exists()
         (project.work("worker:0") / "go").touch()
         assert following.process.wait() == 0
-    assert re.search(r"1 event file and 1 log in .*\n$", following.output)
+    assert re.search(r"1 event file and 1 log in .*\nrun .* succeeded\n$", following.output)
     assert (project.run_folder / "logs/worker-0.log").is_file()
     assert checkpoints_on_controller(project) == {f"model.ckpt-{step}" for step in (1, 2, 3)}
 
 
 @LOCAL_ONLY
-def test_ctrl_c_stops_following_and_no_task(world):
-    project = training(world, "--hold")
-    with project.start_command("collect", "--follow") as following:
-        following.wait_for_output("checkpoints/model.ckpt-1\n")
-        assert following.interrupt() == 130
-    assert f"run {project.runs[-1]} continues" in following.output
-    assert project.status()["worker:0"]["state"] == "READY"
-
-
-@LOCAL_ONLY
 def test_only_the_newest_keep_checkpoints_stay_on_the_controller(world):
     project = training(world, "--hold", training={"keep_checkpoints": 3})
-    with project.start_command("collect", "--follow") as following:
+    with project.start_command("attach", "--quiet") as following:
         for step in range(2, 5):
             save(project, step)
             following.wait_for_output(f"checkpoints/model.ckpt-{step}\n")
@@ -113,9 +103,9 @@ def test_only_the_newest_keep_checkpoints_stay_on_the_controller(world):
 
 
 @LOCAL_ONLY
-def test_another_collect_may_run_beside_collect_follow(world):
+def test_another_collect_may_run_beside_attach(world):
     project = training(world, "--hold")
-    with project.start_command("collect", "--follow") as following:
+    with project.start_command("attach", "--quiet") as following:
         following.wait_for_output("checkpoints/model.ckpt-1\n")
         assert "checkpoints/model.ckpt-1\n" in project.ok("collect")
 
@@ -148,9 +138,13 @@ def test_the_same_process_may_collect_after_a_background_collector(world):
     project = training(world, "--hold")
     run = runs.load(project.folder / "hosts.toml")
     with Fleet(run.inventory, version=run.agent) as fleet:
-        with BackgroundCollector(fleet, run) as collector:
+        with BackgroundCollector(fleet, run, ignore, ignore) as collector:
             collector.announce_checkpoint("model.ckpt-1")
         assert steps.collect(fleet, run).logs == 1
+
+
+def ignore(_):
+    """Take what is reported."""
 
 
 @contextmanager
