@@ -97,7 +97,7 @@ VERBS = {
 # are loaded after this time without a request.
 START = (
     *("runs.start_and_follow", "runs.start"),
-    *("supervision.detach", "runs.supervise"),
+    *("runs.detach", "runs.supervise"),
     *("reports.follow", "preflight.reachability", ".shared.protocol.preflight"),
 )
 STATUS = ("reports.status", "reports.progress", "runs.stop")

@@ -11,10 +11,10 @@ from tfdeploy.api.opening import refuse_untrusted
 from tfdeploy.api.run import NO_COUNTS, Run, to_counts
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config import models
+from tfdeploy.config.hosts_file import find_hosts_file
 from tfdeploy.config.overrides import check_words
 from tfdeploy.errors import InventoryError
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.hosts_file import find_hosts_file
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 
 from tfdeploy.cli.command import PREPARE, add_command, app
 from tfdeploy.cli.options import HOSTS, AcceptNew, exit_if_failed
-from tfdeploy.hosts_file import VARIABLE, hosts_flag
+from tfdeploy.config.hosts_file import VARIABLE, hosts_flag
 
 if TYPE_CHECKING:
     from tfdeploy.commands.init import Draft

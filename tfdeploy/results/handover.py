@@ -46,9 +46,9 @@ from tfdeploy.shared.units import Unit, Walk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.outputs import HashedFile, HeldCopy
 

@@ -18,8 +18,8 @@ from tfdeploy.shared import filesystem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.shared.protocol.outputs import HashedFile
     from tfdeploy.transport import FileStream
 

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed, raise_all
+from tfdeploy.folders.user_folders import cache_file, write_cache
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.agent_session import BULK, query
 from tfdeploy.hosts.agent_session import TIMEOUT_S as AGENT_TIMEOUT_S
@@ -24,7 +25,6 @@ from tfdeploy.shared.protocol.releases import (
 )
 from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.pack import FileVanished, PackCache
-from tfdeploy.user_folders import cache_file, write_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -127,7 +127,7 @@ def _fork_supervisor(launch: Launch, inherited: List[int]) -> None:
 
     Raises Refusal if the supervisor closes its pipe without a word.
     """
-    from ..supervision import detach
+    from . import detach
     from .supervise import supervise
 
     task_dir = paths.task(launch.project, launch.run, launch.task)

@@ -11,9 +11,9 @@ from ...shared import TYPE_CHECKING, records
 from ...shared.records import FAILED, Launch
 from .. import paths
 from ..machine import leases, lock, process
-from ..supervision import detach
 from ..supervision.supervisor import Supervisor, print_to_log
 from ..supervision.watch import SIGNALS
+from . import detach
 
 if TYPE_CHECKING:
     from typing import Type

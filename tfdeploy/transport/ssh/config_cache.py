@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy.user_folders import cache_file, write_cache
+from tfdeploy.folders.user_folders import cache_file, write_cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from tfdeploy import own_folder
 from tfdeploy.errors import RunError
-from tfdeploy.own_folder import Budget, OwnFolder, read_file
+from tfdeploy.folders import own_folder
+from tfdeploy.folders.own_folder import Budget, OwnFolder, read_file
 
 REFUSAL = RunError("another collect is running")
 
