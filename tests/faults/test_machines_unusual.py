@@ -98,10 +98,7 @@ def test_a_full_disk_at_push_is_reported_and_the_old_release_stays(tmp_path):
 
 
 def _small_disk_files():
-    """Return every file of the releases on the small disk, and the MiB that they use.
-
-    The agent beside them grows: Python stores the modules that an idle agent preloads.
-    """
+    """Return every file of the releases on the small disk, and the MiB that they use."""
     releases = f"{SMALL_DISK}/{PROJECT}/releases"
     return sorted(MACHINES["worker1"].shell(f"find {releases}; du -sm {releases}").splitlines())
 

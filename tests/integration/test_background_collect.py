@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import queue
 import re
 import subprocess
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -114,23 +114,19 @@ def test_another_collect_may_run_beside_attach(world):
 def test_a_failed_fetch_is_reported_and_retried_at_the_next_announcement(world):
     project = training(world, "--hold")
     run = runs.load(project.folder / "hosts.toml")
-    collected, failed = threading.Event(), threading.Event()
+    collected, failed = queue.Queue(), queue.Queue()
     (run.folder / "checkpoints").write_text("a file in the way")
     with (
         Fleet(run.inventory, version=run.agent) as fleet,
-        BackgroundCollector(
-            fleet, run, lambda _: collected.set(), lambda _: failed.set()
-        ) as collector,
+        BackgroundCollector(fleet, run, collected.put, failed.put) as collector,
     ):
-        collector.announce_checkpoint("model.ckpt-1")
-        assert failed.wait(STILL_S)
-        assert "can't write" in str(collector.error)
+        collector.announce_checkpoint()
+        assert "can't write" in str(failed.get(timeout=STILL_S))
         (run.folder / "checkpoints").unlink()
-        collector.announce_checkpoint("model.ckpt-1")
-        assert collected.wait(STILL_S)
-        assert collector.error is None
-    assert collector.last
-    assert [found.name for found in collector.last.checkpoints] == ["model.ckpt-1"]
+        collector.announce_checkpoint()
+        result = collected.get(timeout=STILL_S)
+    assert [found.name for found in result.checkpoints] == ["model.ckpt-1"]
+    assert failed.empty()
 
 
 @LOCAL_ONLY
@@ -139,7 +135,7 @@ def test_the_same_process_may_collect_after_a_background_collector(world):
     run = runs.load(project.folder / "hosts.toml")
     with Fleet(run.inventory, version=run.agent) as fleet:
         with BackgroundCollector(fleet, run, ignore, ignore) as collector:
-            collector.announce_checkpoint("model.ckpt-1")
+            collector.announce_checkpoint()
         assert steps.collect(fleet, run).logs == 1
 
 

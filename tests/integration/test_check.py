@@ -151,27 +151,6 @@ def test_what_keeps_the_program_from_starting_is_an_error_with_what_to_do(make_p
     assert all("helpers.py" in error for error in check(project, 1)["errors"])
 
 
-def test_a_skipped_line_of_known_hosts_is_noted_once(by_ssh, tmp_path):
-    known_hosts = tmp_path / "known_hosts"
-    usual = by_ssh.ssh_config.with_name("known_hosts").read_text()
-    known_hosts.write_text(f"other ssh-rsa AAA%\n{usual}")
-    config = by_ssh.ssh_config.read_text()
-    by_ssh.ssh_config = tmp_path / "ssh_config"
-    by_ssh.ssh_config.write_text(f"UserKnownHostsFile {known_hosts}\n{config}")
-    notes = check(by_ssh.project(), 1)["notes"]
-    assert notes == [f"{known_hosts} line 1 can't be read, and is skipped"]
-
-
-@pytest.mark.parametrize(("version", "is_noted"), [("3.1.3", True), ("3.2.5", False)])
-def test_an_old_rsync_on_the_controller_is_noted(by_ssh, tmp_path, monkeypatch, version, is_noted):
-    program = tmp_path / "rsync"
-    program.write_text(f"#!/bin/sh\necho 'rsync  version {version}  protocol version 31'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    notes = "\n".join(check(by_ssh.project(), 1)["notes"])
-    assert (f"rsync {version} on the controller may let a hostile host" in notes) == is_noted
-
-
 def test_a_missing_tensorflow_is_only_a_note_if_the_command_is_not_python(world):
     document = check(world.project(training={"command": "sleep 100", "role": "tf_config"}))
     assert document["errors"] == []
@@ -386,14 +365,6 @@ def _environ(path):
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def test_a_missing_key_of_ssh_config_is_noted_once(by_ssh, tmp_path):
-    config = by_ssh.ssh_config.read_text()
-    by_ssh.ssh_config = tmp_path / "ssh_config"
-    by_ssh.ssh_config.write_text(f"{config}\nHost *\n  IdentityFile {tmp_path}/absent\n")
-    notes = check(by_ssh.project(), 1)["notes"]
-    assert notes == [f"{tmp_path}/absent, an IdentityFile of ssh_config, does not exist"]
 
 
 def test_links_between_the_hosts_of_tasks_are_measured(by_ssh):

@@ -1,8 +1,7 @@
-"""Hosts that are off or refuse connections cost the others little, and less the next time."""
+"""Hosts that are off or refuse connections do not keep the others from a release."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,16 +36,9 @@ def project(tmp_path, keys, sshds) -> Iterator[Project]:
         locate.stop_daemons()
 
 
-def seconds_until_given_up(project: Project) -> float:
-    """Push; return after how long the silent host was given up."""
+def test_lost_hosts_are_named_and_the_others_get_the_release(project):
     done = project.tf("push")
     assert done.returncode == 1
     assert "refusing: no SSH connection" in done.stderr
-    (seconds,) = re.findall(r"off: no SSH answer within (\S+) s", done.stderr)
-    return float(seconds)
-
-
-def test_a_silent_host_is_given_up_earlier_while_it_is_remembered(project):
-    first = seconds_until_given_up(project)
+    assert "off: no SSH answer within 3.5 s" in done.stderr
     assert len(project.releases("one")) == len(project.releases("two")) == 1
-    assert seconds_until_given_up(project) < first / 2

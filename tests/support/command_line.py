@@ -31,7 +31,7 @@ from tfdeploy.commands import check, collect, logs, plan, push, start, status, s
 from tfdeploy.output import console, progress
 from tfdeploy.transport import local
 from tfdeploy.transport.daemon import client
-from tfdeploy.transport.ssh import config, config_cache, known_hosts
+from tfdeploy.transport.ssh import config, known_hosts
 from tfdeploy.trust import sensitive_values, store
 """
 # What Python reads when it starts.

@@ -126,7 +126,6 @@ HOMES = {
     "paramiko": (
         "transport/ssh/connection.py",
         "transport/ssh/channels.py",
-        "transport/ssh/dial.py",
         "transport/ssh/host_keys.py",
         "transport/ssh/errors.py",
     ),

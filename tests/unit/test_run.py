@@ -199,15 +199,6 @@ def test_a_record_is_read_without_its_users_key_folder(tmp_path, monkeypatch):
     assert runs.load(tmp_path / "hosts.toml") == saved
 
 
-def test_a_record_of_an_older_version_may_have_deleted_keys(tmp_path):
-    saved = make_run(tmp_path)
-    runs.save(saved)
-    with (saved.folder / "hosts.toml").open("a") as record:
-        record.write("[restart]\nattempts = 3\nstandby = true\n[restart.worker]\nstandby = false\n")
-    restart = runs.load(tmp_path / "hosts.toml").inventory.restart
-    assert restart.for_job("worker").attempts == 3
-
-
 def test_a_record_does_not_change_with_the_hosts_file(tmp_path):
     saved = make_run(tmp_path)
     runs.save(saved)

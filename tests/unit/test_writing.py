@@ -27,11 +27,10 @@ WRITERS = {
     "transport/openssh/transport.py": "temporary files without a name",
     "transport/openssh/terminal.py": "the terminal",
     "transport/rsync.py": "temporary files without a name",
-    "transport/ssh/config_cache.py": "the cache",
     "transport/ssh/host_keys.py": "known_hosts",
     "trust/signature.py": "the user's configuration",
     "trust/store.py": "the user's configuration",
-    "folders/user_folders.py": "the user's configuration, the cache, and the daemon's folder",
+    "folders/user_folders.py": "the user's configuration, and the daemon's folder",
 }
 ANY = {
     *("mkdir", "makedirs", "rmdir", "unlink", "rmtree", "rename", "renames", "symlink_to"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from importlib import import_module
 
@@ -29,7 +28,7 @@ from . import paths
 from .refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
     Body = Dict[str, Any]
 
@@ -90,19 +89,8 @@ VERBS = {
     "events": ("outputs.ListEvents", "outputs.event_files.events"),
     "disk": ("runs.MeasureDisk", "runs.disk.disk"),
     "results": ("outputs.ListResults", "runs.results.results"),
-    "weigh": ("runs.Weigh", "runs.remove.weigh"),
     "remove": ("runs.Remove", "runs.remove.remove"),
 }
-# Most pushes are followed by a start, and it by a status or a stop. The modules of the next command
-# are loaded after this time without a request.
-START = (
-    *("runs.start_and_follow", "runs.start"),
-    *("runs.detach", "runs.supervise"),
-    *("reports.follow", "preflight.reachability", ".shared.protocol.preflight"),
-)
-STATUS = ("reports.status", "reports.progress", "runs.stop")
-PRELOADED = {"offer": START, "take": START, "follow": STATUS, "peers": STATUS}
-PRELOAD_AFTER_S = 0.3
 NEWER_VERBS = {older: verb for verb, older in OLDER_VERBS.items()}
 REASONS = ("hint", "held_by", "busy", "outdated", "unknown")
 
@@ -122,10 +110,7 @@ def main(argv: List[str]) -> int:
         from .runs.enter import enter
 
         return enter(*argv[1:])
-    try:
-        return serve()
-    finally:  # while Python exits, no handler is left, and the signal would end it
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
+    return serve()
 
 
 def serve() -> int:
@@ -134,14 +119,12 @@ def serve() -> int:
         if not os.path.isdir(paths.agent()):
             return ABSENT
         if line.strip():  # an empty line ends a `follow`, which may have ended by itself
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
             verb, body = _decode(line)
             try:
                 _answer(verb, body)
             except BrokenPipeError:  # the controller has closed the connection
                 sys.stdout = None  # so that Python does not flush it when it exits
                 return 0
-            _preload(PRELOADED.get(verb, ()))
     return 0
 
 
@@ -155,21 +138,6 @@ def _decode(line: bytes) -> List[Any]:
     packed = sys.stdin.buffer.read(decoded[1]["size"])
     unpacked: List[Any] = json.loads(zlib.decompress(packed))
     return unpacked
-
-
-def _preload(modules: Sequence[str]) -> None:
-    """Load modules if no request arrives within PRELOAD_AFTER_S."""
-
-    def load(*_: object) -> None:
-        try:
-            for module in modules:
-                import_module("." + module, __package__)
-        except ImportError:  # the agent was deleted: the next request finds out
-            return
-
-    if modules:
-        signal.signal(signal.SIGALRM, load)
-        signal.setitimer(signal.ITIMER_REAL, PRELOAD_AFTER_S)
 
 
 def _answer(verb: str, body: Body) -> None:

@@ -91,16 +91,15 @@ def prune(
     console = Console(for_json=json)
     with Fleet(inventory) as fleet:
         project_runs = list_runs(fleet, inventory)
-        disks, project = project_runs.disks, inventory.project
-        chosen = command.choose_removals(disks, keep, keep, project_runs.errors)
-        plan = command.with_freed_bytes(fleet, project, chosen)
+        disks = project_runs.disks
+        plan = command.choose_removals(disks, keep, keep, project_runs.errors)
         print_prune_plan(console, project_runs, plan)
         loss = command.data_loss(command.results_only_on_hosts(disks, plan))
         if loss and (dry_run or yes):  # a person who agrees in advance sees the names, too
             console.print_notes([loss])
         elif loss:
             _confirm(console, loss, may_ask=not json)
-        pruned = None if dry_run else command.prune(fleet, project, plan)
+        pruned = None if dry_run else command.prune(fleet, inventory.project, plan)
     print_prune_result(console, plan, pruned, project_runs.errors)
     console.print_document(documents.prune_document(project_runs, plan, pruned))
     exit_if_failed([*project_runs.errors, *(pruned.errors if pruned else ())])

@@ -192,14 +192,8 @@ def sweep(
                        help="How often to measure each of them, in turns.")] = 3,
     seconds: Annotated[float, typer.Option("--seconds", metavar="S", parser=_parse_seconds,
                        help="Seconds to measure each run, from 1 to 86400.")] = 60.0,
-    examples_per_step: Annotated[int | None, typer.Option("--examples-per-step", min=1, metavar="N",
-                                 help="Examples in one step: report examples per second, too.")]
-    = None,
     synchronous: Annotated[bool, typer.Option("--synchronous",
-                           help="Each step takes that many examples from every worker.")] = False,
-    price_per_hour: Annotated[list[str] | None, typer.Option("--price-per-hour", metavar="PRICE",
-                              help="What an hour of each host costs, or HOST=PRICE for one host or "
-                              "several: gpu-[01-04]=3.06. Repeatable.")] = None,
+                           help="Each step takes a batch from every worker.")] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", autocompletion=propose_files,
                    help="Where to write the record. Default: sweep/ beside the "
                    "inventory file.")] = None,
@@ -212,7 +206,7 @@ def sweep(
     The same command again measures only what is missing."""
     from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
-    from tfdeploy.experiments.speed import report, verdicts
+    from tfdeploy.experiments.speed import report
     from tfdeploy.output.console import Console
     from tfdeploy.output.experiment_output import (
         print_cell,
@@ -225,9 +219,7 @@ def sweep(
     inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
-    prices = verdicts.parse_prices(price_per_hour or [], grid.training_hosts(inventory))
-    counting = (examples_per_step, synchronous, prices)
-    settings = grid.Grid(cells, repeats, seconds, *counting)
+    settings = grid.Grid(cells, repeats, seconds, synchronous)
     print_grid(console, settings, folder)
     watcher = command.SweepWatcher(partial(print_measuring, console), partial(print_cell, console))
     with _interruptible(console):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from tfdeploy.shared.records import Launch
 
 MAX_CLOCK_OFFSET_S = 5.0
-SAFE_RSYNC = (3, 2, 5)
 MIN_FREE_BYTES = 1 << 30  # for checkpoints and logs
 
 
@@ -87,7 +85,6 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
     _check_directories(result, fleet)
     _check_versions(result)
     result.notes += [*plan_warnings(intent), *connection_notes(intent.inventory)]
-    result.notes += [*_skipped_keys(intent.inventory)]
     result.notes += _controllers_rsync(intent.inventory)
     answered = [facts.host for facts in result.hosts]
     if fleet.stays_connected:
@@ -194,23 +191,17 @@ def _missing_rsync(facts: HostFacts, host: Host) -> Iterator[HostError]:
         yield AgentError(
             facts.host,
             "rsync is not installed",
-            "install it: files from 8 MiB on are sent and fetched by rsync",
+            "install it: files from 8 MiB on are sent by rsync",
         )
 
 
 def _controllers_rsync(inventory: Inventory) -> Iterator[TfdeployError]:
     if not any(host.uses_ssh for host in inventory.hosts):
         return
-    version, problem = rsync.installed_version(), rsync.find_problem()
+    problem = rsync.find_problem()
     if problem:
         message, hint = problem
         yield TfdeployError(f"{message}, for files from 8 MiB on", hint)
-    elif version and version < SAFE_RSYNC:
-        yield TfdeployError(
-            f"rsync {'.'.join(map(str, version))} on the controller may let a hostile host write "
-            "other files than those that are fetched (CVE-2022-29154)",
-            "update it to 3.2.5 or newer; some distributions have fixed the bug in older versions",
-        )
 
 
 def _unlisted_gpus(facts: HostFacts, host: Host) -> Iterator[HostError]:
@@ -236,20 +227,6 @@ def _full_disk(facts: HostFacts) -> Iterator[HostError]:
             f"only {format_size(facts.free_bytes)} are free on the disk of its directory",
             "tfdeploy prune deletes old runs; or set the host's directory to another disk",
         )
-
-
-def _skipped_keys(inventory: Inventory) -> Iterator[TfdeployError]:
-    """Note lines of known_hosts and key files that ssh skips: the user may miss their keys."""
-    from tfdeploy.transport.ssh import config, known_hosts
-
-    hosts = [host for host in inventory.hosts if host.uses_ssh]
-    with suppress(HostError):  # a host whose SSH configuration fails has its own error
-        configs = [config.resolve(host, inventory) for host in hosts]
-        files = dict.fromkeys(file for each in configs for file in each.known_hosts)
-        for line in known_hosts.unreadable_lines(files):
-            yield TfdeployError(f"{line} can't be read, and is skipped")
-        for key in dict.fromkeys(file for each in configs for file in each.missing_keys()):
-            yield TfdeployError(f"{key}, an IdentityFile of ssh_config, does not exist")
 
 
 def _check_directories(result: CheckResult, fleet: Fleet) -> None:

@@ -5,9 +5,9 @@ The modules in results/ say what is stored where: checkpoints.py, outputs.py, ev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.commands.trials import list_trials
 from tfdeploy.errors import TfdeployError, raise_all
@@ -16,7 +16,12 @@ from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.pipeline import RoundPart, run_alone, run_parts
 from tfdeploy.planning.plan import select_placements
 from tfdeploy.results import events_and_logs
-from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint, fetch_checkpoints
+from tfdeploy.results.checkpoints import (
+    BadCheckpoint,
+    Checkpoint,
+    FetchedCheckpoints,
+    fetch_checkpoints,
+)
 from tfdeploy.results.merged import merge_outputs
 from tfdeploy.results.outputs import Outputs, fetch_outputs
 from tfdeploy.results.run_folder import disk_errors, exclusive, exclusive_events
@@ -28,7 +33,6 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Placement
-    from tfdeploy.results.checkpoints import FetchedCheckpoints
     from tfdeploy.run import Run
 
 
@@ -119,8 +123,9 @@ def collect_reachable(
         unmerged = merge_outputs(run)
     fetched = {h: result for h, result in outcomes.items() if not isinstance(result, TfdeployError)}
     checkpoints = fetched[chief.host].checkpoints if chief.host in fetched else None
-    return replace(
-        _checkpoint_result(run, checkpoints),
+    return _result(
+        run,
+        checkpoints,
         events=sum(results.events for results in fetched.values()),
         logs=sum(results.logs for results in fetched.values()),
         outputs=sum((results.outputs for results in fetched.values()), Outputs()),
@@ -160,7 +165,7 @@ def collect_checkpoint(fleet: Fleet, run: Run) -> CollectResult:
     """Fetch the chief's newest good checkpoint only. Raises as `collect` does."""
     agent = fleet.agents[run.plan.chief.host]
     with exclusive(run), disk_errors(agent):
-        return _checkpoint_result(run, run_alone(agent, lambda p: fetch_checkpoints(p, run)))
+        return _result(run, run_alone(agent, lambda p: fetch_checkpoints(p, run)))
 
 
 def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
@@ -169,7 +174,7 @@ def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
     agent = fleet.agents[chief.host]
     with exclusive(run), disk_errors(agent):
         outputs = run_alone(agent, lambda pipeline: fetch_outputs(pipeline, run, chief))
-    return replace(_checkpoint_result(run, None), outputs=outputs)
+    return _result(run, outputs=outputs)
 
 
 def _fetch(
@@ -208,18 +213,19 @@ def _logs_part(run: Run, placements: Sequence[Placement]) -> RoundPart[int]:
     return RoundPart(partial(events_and_logs.fetch_logs, run=run, placements=placements))
 
 
-def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectResult:
-    uses_tensorflow = run.inventory.training.uses_tensorflow
-    if fetched is None:
-        return CollectResult(run.folder, "", (), 0, 0, uses_tensorflow=uses_tensorflow, run=run.id)
+def _result(
+    run: Run, fetched: FetchedCheckpoints | None = None, events: int = 0, logs: int = 0, **more: Any
+) -> CollectResult:
+    found = fetched or FetchedCheckpoints("", (), (), None)
     return CollectResult(
         run.folder,
-        fetched.source,
-        fetched.checkpoints,
-        0,
-        0,
-        fetched.bad,
-        found_names=fetched.found_names,
-        uses_tensorflow=uses_tensorflow,
+        found.source,
+        found.checkpoints,
+        events,
+        logs,
+        found.bad,
+        found_names=found.found_names,
+        uses_tensorflow=run.inventory.training.uses_tensorflow,
         run=run.id,
+        **more,
     )

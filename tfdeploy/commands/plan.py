@@ -197,7 +197,7 @@ def _checked_source(inventory: Inventory, placed: Plan) -> Release:
 def _with_defaults_of_scripts(inventory: Inventory) -> Training:
     """Return [training] with the `imports` of the scripts that the commands run, as these are now,
     and with the `ends_with` of their workers, unless hosts.toml sets them."""
-    training, texts = inventory.training, script_texts(inventory)
+    training, texts = inventory.training, _script_texts(inventory)
     found = frameworks.imports_in(texts, training)
     imports = training.imports if "imports" in training.given else found
     changed: dict[str, Any] = {} if imports == training.imports else {"imports": imports}
@@ -206,7 +206,7 @@ def _with_defaults_of_scripts(inventory: Inventory) -> Training:
     return training.copy_with(changed)
 
 
-def script_texts(inventory: Inventory) -> list[str]:
+def _script_texts(inventory: Inventory) -> list[str]:
     """Return the texts of the scripts that the commands run, as they are now in the source."""
     root = inventory.source_root
     paths = [(root / script).resolve() for script in frameworks.scripts(inventory.training)]

@@ -7,8 +7,8 @@ import getpass
 import os
 import posixpath
 import socket
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfdeploy.commands.runs import is_run
 from tfdeploy.environments.wheelhouse import is_wheels
@@ -17,7 +17,7 @@ from tfdeploy.formatting.humanize import escape_line, format_count, format_size
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.shared.protocol.releases import data_set_name
-from tfdeploy.shared.protocol.runs import Remove, Removed, Weigh
+from tfdeploy.shared.protocol.runs import Remove, Removed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -37,22 +37,22 @@ MAX_LISTED = 10  # results of a folder that are named one by one
 class Removal:
     """What to delete from one host.
 
-    `left_bytes` are the remains of interrupted pushes and removals. `bytes` is the disk space that
-    all of it frees; releases share files, so only the host knows (see `with_freed_bytes`).
+    `left_bytes` are the remains of interrupted pushes and removals.
     """
 
     runs: tuple[HeldRun, ...]
     releases: tuple[HeldRelease, ...]
     left_bytes: int
     environments: tuple[HeldEnvironment, ...] = ()
-    bytes: int = 0
 
-    def request(self, project: str) -> dict[str, Any]:
-        runs = [run.run for run in self.runs]
-        releases = [release.release for release in self.releases]
-        environments = [each.environment for each in self.environments]
-        names = {"runs": runs, "releases": releases, "environments": environments}
-        return {"project": project, **names}
+    @property
+    def bytes(self) -> int:
+        """The disk space of all of it. A file that something else shares counts in part."""
+        of_releases = sum(each.bytes for each in self.releases)
+        of_environments = sum(each.bytes for each in self.environments)
+        return (
+            sum(each.bytes for each in self.runs) + of_releases + of_environments + self.left_bytes
+        )
 
 
 @dataclass(frozen=True)
@@ -170,19 +170,6 @@ def _rest_line(run: str, task: str, host: str, folder: str, results: Sequence[St
     return f"  run {run}: {more} in {escape_line(folder) or './'} of {task} on {host} ({size})"
 
 
-def with_freed_bytes(
-    fleet: Fleet, project: str, removals: Mapping[str, Removal]
-) -> dict[str, Removal]:
-    """Return the removals with the bytes that each frees. Raises the errors of all hosts."""
-
-    def ask(agent: Agent) -> Removal:
-        removal = removals[agent.host]
-        weight = agent.ask(Weigh(**removal.request(project)), TIMEOUT_S)
-        return replace(removal, bytes=weight.bytes)
-
-    return fleet.each(removals, ask)
-
-
 def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneResult:
     """Delete what was chosen. Raises nothing.
 
@@ -192,8 +179,14 @@ def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneR
 
     def ask(agent: Agent) -> Removed:
         removal = removals[agent.host]
-        launches = {run.run: run.launch for run in removal.runs}
-        request = Remove(**removal.request(project), by=_who("prune"), launches=launches)
+        request = Remove(
+            project,
+            runs=[run.run for run in removal.runs],
+            releases=[release.release for release in removal.releases],
+            environments=[each.environment for each in removal.environments],
+            by=_who("prune"),
+            launches={run.run: run.launch for run in removal.runs},
+        )
         return agent.ask(request, TIMEOUT_S)
 
     # A host removes the releases of a store only after the others have removed the runs that use

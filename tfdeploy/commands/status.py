@@ -11,7 +11,7 @@ from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import roles
-from tfdeploy.planning.plan import Placement, select_placements
+from tfdeploy.planning.plan import Placement, select_placements, tasks_by_host
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.protocol.reports import Status
 from tfdeploy.shared.records import ENDED, STOPPED, SUCCEEDED, TaskReport
@@ -110,21 +110,19 @@ def status(
     Raises PlanError if `tasks` and `on` select no task, and nothing else.
     """
     chosen = select_placements(run.plan, tasks, on)
-    tasks_by_host = _tasks_by_host(chosen)
+    by_host = tasks_by_host(chosen)
 
     def ask(agent: Agent) -> dict[str, TaskReport]:
         reports = agent.ask(Status(run.inventory.project, run.id, tail)).tasks
-        return {
-            report.task: report for report in reports if report.task in tasks_by_host[agent.host]
-        }
+        return {report.task: report for report in reports if report.task in by_host[agent.host]}
 
     def combine(outcomes: Outcomes) -> RunStatus:
         return _combine(run, [p for p in chosen if p.host in outcomes], outcomes)
 
     def report(outcomes: Outcomes) -> None:
-        on_wait(combine(outcomes), [host for host in tasks_by_host if host not in outcomes])
+        on_wait(combine(outcomes), [host for host in by_host if host not in outcomes])
 
-    return combine(fleet.outcomes(tasks_by_host, ask, on_wait=report))
+    return combine(fleet.outcomes(by_host, ask, on_wait=report))
 
 
 def _task_status(placement: Placement, report: TaskReport | None) -> TaskStatus:
@@ -133,7 +131,7 @@ def _task_status(placement: Placement, report: TaskReport | None) -> TaskStatus:
 
 def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> RunStatus:
     """Return the status of these placements, whose hosts have all answered or failed."""
-    tasks_by_host = _tasks_by_host(placements)
+    by_host = tasks_by_host(placements)
     reports: dict[str, TaskReport] = {}
     errors: list[TfdeployError] = []
     for host, outcome in outcomes.items():
@@ -141,18 +139,11 @@ def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> R
             errors.append(outcome)
             continue
         reports |= outcome
-        missing = [task for task in tasks_by_host[host] if task not in outcome]
+        missing = [task for task in by_host[host] if task not in outcome]
         errors += _missing_tasks(run, host, missing)
     explained = {task: _with_peers(run, report, reports) for task, report in reports.items()}
     statuses = (_task_status(p, explained.get(str(p.task))) for p in placements)
     return RunStatus(run, tuple(statuses), tuple(errors))
-
-
-def _tasks_by_host(placements: Sequence[Placement]) -> dict[str, list[str]]:
-    tasks: dict[str, list[str]] = {}
-    for placement in placements:
-        tasks.setdefault(placement.host, []).append(str(placement.task))
-    return tasks
 
 
 def _with_peers(run: Run, report: TaskReport, reports: Mapping[str, TaskReport]) -> TaskReport:

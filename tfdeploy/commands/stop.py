@@ -12,7 +12,6 @@ from tfdeploy.errors import TaskError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.planning import frameworks
 from tfdeploy.shared.protocol.preflight import UnfinishedTasks
 from tfdeploy.shared.protocol.runs import Stop, StoppedTask
 from tfdeploy.shared.records import ENDED, STOPPED, UNKNOWN
@@ -71,8 +70,6 @@ class StopResult:
     """The errors of hosts and tasks."""
     ended_unasked: tuple[Placement, ...] = ()
     unconfirmed: tuple[Placement, ...] = ()
-    advice: str = ""
-    """How the chief's script can lose less."""
     others: tuple[OtherTask, ...] = ()
     """Tasks that ran although the run's plan does not have them on these hosts."""
     silent_hosts: tuple[str, ...] = ()
@@ -165,11 +162,15 @@ def stop_reachable(
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
     errors = [*found.errors, *([] if launched else found.live())]
     unique = tuple({str(error): error for error in errors}.values())
-    advice = _advice(run) if found.saved else ""
     return StopResult(
-        found.states, found.saved, unique, ended_unasked, tuple(unconfirmed), advice,
-        tuple(found.others), run=run.id,
-    )  # fmt: skip
+        found.states,
+        found.saved,
+        unique,
+        ended_unasked,
+        tuple(unconfirmed),
+        tuple(found.others),
+        run=run.id,
+    )
 
 
 def stop_everywhere(
@@ -215,15 +216,6 @@ def _without_tasks_of(run: Run, current: Callable[[], Inventory]) -> Inventory:
     left = current().hosts if {*run.left_out} - known else ()
     idle += [host for host in left if host.name in {*run.left_out} - known]
     return run.inventory.copy_with({"hosts": tuple(idle)})
-
-
-def _advice(run: Run) -> str:
-    from tfdeploy.commands.plan import script_texts
-
-    try:
-        return frameworks.how_to_lose_less(run.inventory.training, script_texts(run.inventory))
-    except OSError:  # the source has gone, or can't be read any more
-        return ""
 
 
 class _Answers:

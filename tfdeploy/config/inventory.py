@@ -64,22 +64,7 @@ def parse(text: str, file: Path) -> Inventory:
 
     Raises InventoryError with everything that is wrong.
     """
-    return _inventory(_parse_toml(text, file), file)
-
-
-def parse_record(text: str, file: Path, hosts_file: Path) -> Inventory:
-    """Do as `parse` with `file`, the hosts.toml of a run's record, in which an older version may
-    have written keys that no longer exist. Relative paths are those of `hosts_file`."""
     table = _parse_toml(text, file)
-    restart = table.get("restart")
-    settings = [restart, *restart.values()] if isinstance(restart, dict) else []
-    for each in settings:
-        if isinstance(each, dict):
-            each.pop("standby", None)
-    return _inventory(table, file).copy_with({"file": hosts_file.absolute()})
-
-
-def _inventory(table: dict[str, Any], file: Path) -> Inventory:
     problems: list[str] = []
     written = _validate(HostsFile, table, (), problems)
     hosts = _validate_hosts(table, problems)
@@ -91,6 +76,12 @@ def _inventory(table: dict[str, Any], file: Path) -> Inventory:
     keys = written.given - {"defaults", "hosts"}
     fields: dict[str, Any] = {key: getattr(written, key) for key in keys}
     return Inventory(file=file.absolute(), hosts=hosts, given=keys | {"file", "hosts"}, **fields)
+
+
+def parse_record(text: str, file: Path, hosts_file: Path) -> Inventory:
+    """Do as `parse` with `file`, the hosts.toml of a run's record. Relative paths are those of
+    `hosts_file`."""
+    return parse(text, file).copy_with({"file": hosts_file.absolute()})
 
 
 def _read(file: Path) -> str:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.config.inventory import Host, Inventory, Restart
-    from tfdeploy.experiments.speed.results import Prices
 
 MARGIN_S = 60.0  # for what a run does beside training: hosts are queried, the session saves
 MAX_COUNT = 1024
@@ -31,9 +30,7 @@ class Grid:
     cells: tuple[Cell, ...]
     repeats: int = 3
     seconds: float = 60.0
-    examples_per_step: int | None = None
     synchronous: bool = False
-    prices: Prices | None = None
 
 
 def cells(ps: str, workers: str) -> tuple[Cell, ...]:
@@ -56,12 +53,6 @@ def _parse_counts(flag: str, text: str, least: int) -> set[int]:
 def default_ps(inventory: Inventory) -> str:
     """Return the default of --ps."""
     return "1" if any(host.ps for host in inventory.hosts) else "0"
-
-
-def training_hosts(inventory: Inventory) -> list[str]:
-    """Return the names of the hosts on which a cell may have tasks."""
-    idle = (host for host in inventory.hosts if not (host.spare or host.evaluator))
-    return [host.name for host in (*filter(trains, inventory.hosts), *idle)]
 
 
 def refuse_shared_checkpoints(checkpoint_dir: str) -> None:

@@ -24,11 +24,6 @@ class Spread(NamedTuple):
         """Return all values times a positive factor."""
         return Spread(self.median * factor, self.low * factor, self.high * factor, self.n)
 
-    def inverse(self, numerator: float) -> Spread:
-        """Return a number divided by all values."""
-        values = (numerator / self.median, numerator / self.high, numerator / self.low)
-        return Spread(*values, self.n)
-
     def over(self, base: Spread) -> Spread:
         """Return the ratio of the medians, between the smallest and the largest possible ratio of
         one measurement of each."""

@@ -176,8 +176,7 @@ def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
         inventory.file.name: {**table, "hosts": hosts},
     }
     chief = any(host.chief for host in inventory.hosts)
-    counting = (grid.examples_per_step, grid.synchronous, chief)
-    return Sweep({}, terms, *counting, grid.prices)
+    return Sweep({}, terms, grid.synchronous, chief)
 
 
 def _stop_orphaned_runs(inventory: Inventory, record: SweepRecord) -> None:

@@ -1,13 +1,10 @@
-"""The user's own folders outside of projects: of the configuration, the cache, and sockets."""
+"""The user's own folders outside of projects: of the configuration, and of sockets."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import stat
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 
@@ -25,22 +22,6 @@ def make_private(folder: Path) -> None:
     if nearest.stat().st_uid not in allowed:
         raise PermissionError(1, "its folder belongs to another user")
     folder.mkdir(0o700, parents=True, exist_ok=True)
-
-
-def cache_file(kind: str, *key: object) -> Path:
-    """Return the file of the cache with this key."""
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
-    cache = Path.home() / (os.environ.get("XDG_CACHE_HOME") or ".cache")
-    return cache / "tfdeploy" / kind / f"{digest}.json"
-
-
-def write_cache(file: Path, content: object) -> None:
-    """Write JSON into a file of the cache, if that is possible; a reader sees all of it or none."""
-    with suppress(OSError):
-        make_private(file.parent)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as new:
-            json.dump(content, new)
-        Path(new.name).replace(file)
 
 
 def socket_folder() -> Path | None:

@@ -15,6 +15,7 @@ from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.hosts.following import Following, Subscription
 from tfdeploy.hosts.parallel import Cancellation, Waiting
 from tfdeploy.hosts.transports import has_daemon, make_transport
+from tfdeploy.planning.plan import tasks_by_host
 from tfdeploy.shared.protocol.reports import Follow
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Fleet:
         announced = "" if run.inventory.trials.points else str(chief.task)
         fields = {"logs": False, "lines": None, "forever": True, "chief": announced, **asked}
         subscriptions = {}
-        for host, tasks in _tasks_by_host(placements).items():
+        for host, tasks in tasks_by_host(placements).items():
             own = {**fields, "chief": fields["chief"] if host == chief.host else ""}
             request = Follow(run.inventory.project, run.id, tasks, **own)
             subscriptions[self.agents[host]] = Subscription(request, opened.get(host))
@@ -158,13 +159,6 @@ class Fleet:
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:
     """Return the errors among outcomes."""
     return [outcome for outcome in outcomes.values() if isinstance(outcome, TfdeployError)]
-
-
-def _tasks_by_host(placements: Iterable[Placement]) -> dict[str, list[str]]:
-    tasks: dict[str, list[str]] = {}
-    for placement in placements:
-        tasks.setdefault(placement.host, []).append(str(placement.task))
-    return tasks
 
 
 def max_connections() -> int:

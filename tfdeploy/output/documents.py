@@ -305,7 +305,7 @@ class HostPrune:
     environments: Sequence[str]
     """The ids of the environments."""
     bytes: int
-    """The space that becomes free."""
+    """The space that they use. A file that something else shares counts in part."""
     freed_bytes: int | None
     """The space that became free; null with `--dry-run`, or if the host gave no answer."""
 

@@ -71,7 +71,7 @@ def print_sweep(console: Console, sweep: Sweep) -> None:
 
     console.print_text("")
     rows = [report.row(sweep, each) for each in sweep]
-    console.out.print_table(report.columns(sweep), rows)
+    console.out.print_table(report.COLUMNS, rows)
     console.print_text(*report.remarks(sweep))
 
 
@@ -146,11 +146,9 @@ def print_starting_board(console: Console, board: EventBoard) -> None:
 
 
 def print_board(console: Console, board: EventBoard, url: str) -> None:
-    """Print the address, and of each run what there is to see and which hosts are away."""
+    """Print the address, and of each run what there is to see."""
     for fetcher in board.fetchers:
         console.print_text(_shown_events(fetcher, board.labels[fetcher.run.id]))
-        for error in fetcher.errors.values():
-            print_events_away(console, error)
     console.print_text(f"TensorBoard is at {url} for programs of this machine; Ctrl-C ends it")
 
 

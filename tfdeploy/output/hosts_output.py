@@ -125,7 +125,7 @@ def print_prune_result(
         console.print_text("nothing to delete" if not unanswered else "nothing was deleted")
     elif pruned is None:
         total = format_size(sum(removal.bytes for removal in plan.values()))
-        console.print_text("", f"dry run: nothing was deleted; it would free {total}")
+        console.print_text("", f"dry run: nothing was deleted; it would free about {total}")
     else:
         freed = format_size(sum(pruned.freed.values()))
         console.print_text("", f"freed {freed}; results on the controller were not touched")

@@ -32,9 +32,7 @@ LAUNCHERS = {
     "accelerate": "accelerate.commands.accelerate_cli",
 }
 IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+([\w., \t]+)|from[ \t]+(\w+))", re.MULTILINE)
-SESSION = re.compile(r"\bMonitored(?:Training)?Session\b")
 JOIN = re.compile(r"server\w*(?:\(.*\))?\.join\(\)", re.IGNORECASE)
-FIT = re.compile(r"\.fit\(")
 TITLES = {TENSORFLOW: "TensorFlow", "torch": "PyTorch", "jax": "JAX"}
 
 
@@ -100,19 +98,6 @@ def has_waiting_workers(texts: Iterable[str]) -> bool:
     """Return whether a script with one of these texts has workers that only wait for the sessions
     of others, until they are stopped: they call `join` of their tf.distribute.Server."""
     return any(map(JOIN.search, texts))
-
-
-def how_to_lose_less(training: Training, texts: Sequence[str]) -> str:
-    """Return what lets scripts with these texts lose less at a stop; "" if they save when it comes,
-    as far as their texts show."""
-    if any(map(SESSION.search, texts)):
-        is_set = training.save_on_stop
-        return "" if is_set else "with save_on_stop = true, its session saves before it exits"
-    if any(map(FIT.search, texts)):
-        return "keras.callbacks.ModelCheckpoint with save_freq=STEPS saves within an epoch, too"
-    if any("SIGTERM" in text or "PreemptionCheckpointHandler" in text for text in texts):
-        return ""
-    return f"a script that saves on SIGTERM has stop_grace_s = {training.stop_grace_s:g} s for it"
 
 
 def ready(training: Training, plan: Plan, placement: Placement) -> str:

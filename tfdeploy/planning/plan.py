@@ -177,6 +177,14 @@ def select_placements(
     return selected
 
 
+def tasks_by_host(placements: Iterable[Placement]) -> dict[str, list[str]]:
+    """Return the names of tasks by the host that runs them."""
+    tasks: dict[str, list[str]] = {}
+    for placement in placements:
+        tasks.setdefault(placement.host, []).append(str(placement.task))
+    return tasks
+
+
 def select_placement(plan: Plan, name: str) -> Placement:
     """Return the placement of the only task that a name matches. Raises PlanError."""
     selected = select_placements(plan, [name])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
-EVENTS_WAIT_S = 30.0
+EVENTS_WAIT_S = 120.0  # a host may fall silent in the middle of a file
 _LOCKS: dict[Path, threading.Lock] = {}
 
 

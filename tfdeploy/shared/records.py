@@ -229,7 +229,7 @@ class Launch(Record):
     max_duration_s: Optional[float]
     log_limit_bytes: int
     policy: Policy = field(kind=Policy)
-    heartbeat: HeartbeatSettings = field(kind=HeartbeatSettings, formerly="circle")
+    heartbeat: HeartbeatSettings = field(kind=HeartbeatSettings)
     data: Dict[str, str] = field(default_factory=dict)
     files: Dict[str, str] = field(default_factory=dict)
     links: Dict[str, str] = field(default_factory=dict)
@@ -441,15 +441,12 @@ def to_json(record: Record) -> Dict[str, Any]:
 
 
 def from_json(kind: Type[R], data: Dict[str, Any]) -> R:
-    """Read a record, ignoring fields that a newer version may have added. A field that an older
-    version has written under its former name is found, too."""
+    """Read a record, ignoring fields that a newer version may have added."""
     values = {}
     for name in field_types(kind):
-        declared = getattr(kind, name, None)
-        stored = name if name in data else getattr(declared, "formerly", "")
-        if stored in data:
-            nested = getattr(declared, "kind", None)
-            values[name] = from_json(nested, data[stored]) if nested else data[stored]
+        if name in data:
+            nested = getattr(getattr(kind, name, None), "kind", None)
+            values[name] = from_json(nested, data[name]) if nested else data[name]
     return kind(**values)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from contextlib import ExitStack, suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed, raise_all
-from tfdeploy.folders.user_folders import cache_file, write_cache
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.agent_session import BULK, query
-from tfdeploy.hosts.agent_session import TIMEOUT_S as AGENT_TIMEOUT_S
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.shared.filesystem import NO_SPACE
 from tfdeploy.shared.protocol.releases import (
@@ -28,9 +25,7 @@ from tfdeploy.transfer.pack import FileVanished, PackCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.byte_progress import Transfer
     from tfdeploy.hosts.fleet import Fleet
@@ -50,10 +45,6 @@ MIN_READ_BYTES_PER_S = (
 # Bytes of small files that are packed into one temporary file on the controller: a release may be
 # larger than the controller's free disk space.
 PORTION = 64 << 20
-# Up to these, a host can compare what it has within the agent's usual timeout: 5 s at the slowest
-# disk's rate, and 20 s for its files, at 10 ms each.
-GUESS_BYTES = 100 << 20
-GUESS_FILES = 2000
 # From this size on, and for more than DIRECT_HOSTS hosts, a release is relayed from host to host.
 RELAY_BYTES = 16 << 20
 DIRECT_HOSTS = 2
@@ -78,9 +69,8 @@ def send(
     groups = shared_directory.group_by_store(fleet.inventory, names)
     shared_directory.refuse_unshared(fleet, groups)
     with ExitStack() as stack:
-        last = LastPushed(fleet.inventory, release.id.rpartition("-")[0])
         claims = stack.enter_context(shared_directory.DirectoryClaims())
-        sender = _ReleaseSender(project, release, claims, last)
+        sender = _ReleaseSender(project, release, claims)
         if fleet.inventory.source.relay and len(groups) > DIRECT_HOSTS:
             sender.relay_if_large(fleet, stack)
 
@@ -93,7 +83,6 @@ def send(
 
         lacked = fleet.outcomes(groups, send_to, on_wait=report)
         reached = {h: each for h, each in lacked.items() if not isinstance(each, TfdeployError)}
-        last.record(reached, release.id)
         raise_all(errors_of(lacked))
 
     shared_directory.verify_release(fleet, project, release.id, groups)
@@ -108,12 +97,10 @@ class _ReleaseSender:
         project: str,
         release: Release,
         claims: shared_directory.DirectoryClaims,
-        last: LastPushed,
     ) -> None:
         self._request = {"project": project, "release": release.id}
         self._relay: Relay | None = None
         self._claims = claims
-        self._last = last
         self._release = release
         self._paths = list(release.manifest)
         self._timeout_s = TIMEOUT_S + release.size / MIN_READ_BYTES_PER_S
@@ -132,13 +119,12 @@ class _ReleaseSender:
 
     def send_to(self, agent: Agent, transfer: Transfer, on_arrived: OnBytes) -> bool:
         """Send the release to one host; return whether the host lacked it."""
-        lacking = self._guess_lacking(agent)
-        offer = lacking or agent.ask_encoded(self._offer)
+        offer = agent.ask_encoded(self._offer)
         self._claims.claim(agent, offer.here)
         lacked = not offer.present
         if lacked:
             try:
-                self._deliver(agent, transfer, on_arrived, lacking)
+                self._deliver(agent, transfer, on_arrived)
             except (TransferFailed, AgentError) as error:
                 # Two pushes of one release use the same folder; the faster one moves it away.
                 if not agent.ask_encoded(self._offer).present:
@@ -147,24 +133,9 @@ class _ReleaseSender:
             self._relay.add_source(agent)
         return lacked
 
-    def _guess_lacking(self, agent: Agent) -> MissingFiles | None:
-        """Ask a host that got another release last at once what it lacks of this one: the answer
-        also says what the shorter request asks.
-
-        Only of a small release, which needs no longer than the shorter request may take: a host
-        whose disk hangs must not be waited for any longer.
-        """
-        is_small = self._release.size <= GUESS_BYTES and len(self._paths) <= GUESS_FILES
-        if is_small and self._last.is_older(agent.host, self._release.id):
-            with suppress(AgentError):  # asked again in the usual order
-                return self._ask_lacking(agent, AGENT_TIMEOUT_S)
-        return None
-
-    def _deliver(
-        self, agent: Agent, transfer: Transfer, on_arrived: OnBytes, lacking: MissingFiles | None
-    ) -> None:
+    def _deliver(self, agent: Agent, transfer: Transfer, on_arrived: OnBytes) -> None:
         """Send what the host lacks, from another host or from the controller."""
-        lacking = lacking or self._ask_lacking(agent)
+        lacking = self._ask_lacking(agent)
         if lacking.present:
             return
         lacking_bytes = self._total_size(lacking.wanted)
@@ -202,9 +173,9 @@ class _ReleaseSender:
     def _total_size(self, indices: Iterable[int]) -> int:
         return sum(self._release.sizes[self._paths[index]] for index in indices)
 
-    def _ask_lacking(self, agent: Agent, timeout_s: float | None = None) -> MissingFiles:
+    def _ask_lacking(self, agent: Agent) -> MissingFiles:
         """Return the host's answer to `lacks`, whose `wanted` are positions in the manifest."""
-        answer = agent.ask_encoded(self._lacks, timeout_s or self._timeout_s)
+        answer = agent.ask_encoded(self._lacks, self._timeout_s)
         if any(index not in range(len(self._paths)) for index in answer.wanted):
             raise AgentError(agent.host, "it asked for files that are not in the release")
         return answer
@@ -311,30 +282,3 @@ def _changed_files(host: str, paths: Sequence[str]) -> TransferFailed:
         f"{paths[0]}{others} changed during the push",
         "push again when nothing writes to the folder, or exclude the files that are written",
     )
-
-
-class LastPushed:
-    """The last releases of a project's source, or of one of its data sets, by host."""
-
-    def __init__(self, inventory: Inventory, name: str) -> None:
-        self._file = cache_file("pushed", str(inventory.file.resolve()), inventory.project, name)
-        self._releases = _read_last_pushed(self._file)
-
-    def is_older(self, host: str, release: str) -> bool:
-        """Return whether the last release that the host got is another one."""
-        return self._releases.get(host, release) != release
-
-    def record(self, hosts: Iterable[str], release: str) -> None:
-        """Record that these hosts have the release."""
-        releases = {**self._releases, **dict.fromkeys(hosts, release)}
-        if releases != self._releases:
-            self._releases = releases
-            write_cache(self._file, releases)
-
-
-def _read_last_pushed(file: Path) -> Mapping[str, str]:
-    try:
-        found = json.loads(file.read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

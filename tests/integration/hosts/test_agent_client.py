@@ -15,17 +15,15 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from support.builders import NOBODY_UID, eventually, make_inventory, make_launch
+from support.builders import NOBODY_UID, make_inventory, make_launch
 
 import tfdeploy
-from tfdeploy.agent import verbs
 from tfdeploy.errors import AgentError, CommandFailed
 from tfdeploy.hosts import agent_bundle as bundles
 from tfdeploy.hosts import agent_session
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.shared import records
 from tfdeploy.shared.protocol.message import MARK, Request
-from tfdeploy.shared.protocol.preflight import Ports
 from tfdeploy.shared.protocol.releases import FindRelease, ListMissing
 from tfdeploy.shared.protocol.reports import Follow, ReadFiles, StateChange
 from tfdeploy.shared.protocol.runs import Start
@@ -132,35 +130,6 @@ def test_a_too_old_python_is_reported(bundle):
         "refused": "Python 3.6 is too old, 3.8 is needed",
         "hint": "set the host's python to a newer one",
     }
-
-
-@pytest.mark.parametrize(
-    ("request_", "after_s", "loads"),
-    [(OFFER, 0.3, True), (OFFER, 3600.0, False), (Ports(1), 0.3, False)],
-)
-def test_the_modules_of_a_start_are_preloaded_while_the_agent_is_idle(
-    bundle, request_, after_s, loads
-):
-    source = bundle / "tfdeploy/agent/verbs.py"
-    text, constant = source.read_text(), f"PRELOAD_AFTER_S = {verbs.PRELOAD_AFTER_S}\n"
-    assert constant in text
-    source.write_text(text.replace(constant, f"PRELOAD_AFTER_S = {after_s}\n"))
-    argv = [sys.executable, "-S", "-E", os.fspath(bundle), "serve"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as it:
-
-        def has_loaded():
-            return "_ctypes" in Path(f"/proc/{it.pid}/maps").read_text()
-
-        def answer(request):
-            it.stdin.write(agent_session.query(request).data)
-            it.stdin.flush()
-            return json.loads(it.stdout.readline().decode().removeprefix(MARK))
-
-        assert "failed" not in answer(request_)
-        assert eventually(has_loaded, 60.0 if loads else 1.0) is loads
-        assert len(answer(Ports(1))["ports"]) == 1
-        it.stdin.close()
-        assert it.wait(60) == 0
 
 
 # Shipping and asking

@@ -8,7 +8,7 @@ import pytest
 
 from tfdeploy.commands.check import CheckResult, _check_versions, _full_disk, _wrong_clock
 from tfdeploy.commands.preflight.host_facts import parse_facts
-from tfdeploy.commands.preflight.port_check import _parse_open_ports
+from tfdeploy.commands.preflight.port_check import _verified
 from tfdeploy.errors import AgentError
 from tfdeploy.shared.protocol.message import Invalid, parse
 from tfdeploy.shared.protocol.preflight import OpenPorts, SurveyAnswer
@@ -43,7 +43,7 @@ def test_invalid_facts_of_a_host_are_refused(change):
 )  # fmt: skip
 def test_invalid_ports_of_a_host_are_refused(change):
     with pytest.raises((AgentError, Invalid)):
-        _parse_open_ports("h", (), parse(OpenPorts, change))
+        _verified("h", parse(OpenPorts, change))
 
 
 def test_hosts_with_other_libraries_than_most_are_noted():

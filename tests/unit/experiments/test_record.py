@@ -51,25 +51,16 @@ def test_a_written_record_can_be_read(tmp_path):
 
 
 def test_the_record_is_the_document_of_json(tmp_path):
-    sweep = replace(empty_sweep(), examples_per_step=128)
-    written = make_record(tmp_path, sweep, MEASURED_ONE)
+    written = make_record(tmp_path, None, MEASURED_ONE)
     document = json.loads((tmp_path / "sweep.json").read_text())
     assert document == to_json(sweep_document(written.sweep))
     assert document["base"] == {"ps": 1, "workers": 1}
-    assert document["cells"][0]["examples_per_s"] == 1280.0
 
 
 def test_a_result_replaces_the_older_one_of_its_cell_and_can_be_deleted(tmp_path):
     old, other = Result(ONE, "r0"), Result(TWO, "r2")
     make_record(tmp_path, None, old, MEASURED_ONE, other).delete(other)
     assert make_record(tmp_path).sweep.results == {(ONE, 1): MEASURED_ONE}
-
-
-def test_examples_are_counted_without_measuring_again(tmp_path):
-    make_record(tmp_path, None, MEASURED_ONE)
-    sweep = replace(empty_sweep(), examples_per_step=10, synchronous=True)
-    counted = make_record(tmp_path, sweep).sweep
-    assert counted.examples_per_s(counted.base).median == 100.0
 
 
 def test_a_record_with_other_terms_is_refused_with_what_differs(tmp_path):

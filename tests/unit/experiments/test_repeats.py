@@ -22,10 +22,8 @@ def test_a_ratio_spans_from_the_slowest_over_the_fastest_to_the_fastest_over_the
     )
 
 
-def test_scaled_and_inverse_keep_low_below_high():
-    spread = spread_of([1.0, 2.0, 4.0])
-    assert spread.scaled(2.0) == Spread(4.0, 2.0, 8.0, 3)
-    assert spread.inverse(8.0) == Spread(4.0, 2.0, 8.0, 3)
+def test_a_factor_scales_all_values():
+    assert spread_of([1.0, 2.0, 4.0]).scaled(2.0) == Spread(4.0, 2.0, 8.0, 3)
 
 
 def test_two_differ_if_their_ranges_do_not_overlap():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
+from threading import Timer
 
 import pytest
 
@@ -197,6 +199,15 @@ def test_a_lock_is_held_once_and_free_afterwards(folder):
         pass
     with folder.locked("lock", REFUSAL):
         pass
+
+
+def test_a_lock_that_is_soon_free_is_waited_for(folder):
+    held = ExitStack()
+    held.enter_context(folder.locked("lock", REFUSAL))
+    release = Timer(0.2, held.close)
+    release.start()
+    with folder.locked("lock", REFUSAL, wait_s=60.0):
+        release.join()
 
 
 def test_a_link_in_place_of_the_lock_is_refused(folder, elsewhere):

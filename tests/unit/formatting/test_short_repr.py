@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import tfdeploy
 from tfdeploy.commands.check import CheckResult
 from tfdeploy.commands.collect import CollectResult
@@ -15,15 +17,15 @@ from unit.output.samples import make_report, make_run
 MAX_CHARACTERS = 400
 
 
-def test_a_repr_has_what_differs_from_the_defaults(tmp_path):
+def test_a_repr_has_what_differs_from_the_defaults():
     errors = [HostError("one", "gone")]
     assert repr(CheckResult(errors=errors)) == "CheckResult(errors=[HostError('gone')])"
-    assert repr(CheckResult(errors=errors * 9)) == "CheckResult(errors=<9 entries>)"
+    assert repr(CheckResult(errors=errors * 9)) == "CheckResult(errors=[HostError('gone'), ...])"
     ended = RunEnd(0, None, "succeeded")
     assert repr(ended) == "RunEnd(exit=0, failure=None, result='succeeded')"
     assert repr(Watcher()) == "Watcher()"
-    collected = CollectResult(tmp_path, "one:/x", (), 2, 3)
-    assert repr(collected).startswith(f"CollectResult(folder='{tmp_path}', source='one:/x', ")
+    collected = CollectResult(Path("/r"), "one:/x", (), 2, 3)
+    assert repr(collected).startswith("CollectResult(folder=PosixPath('/r'), source='one:/x', ")
 
 
 def test_large_objects_have_short_reprs(tmp_path):
@@ -33,7 +35,6 @@ def test_large_objects_have_short_reprs(tmp_path):
     for large in (run, run.inventory, RunStatus(run, tasks, ()), tasks[0], intent, make_report()):
         assert len(repr(large)) < MAX_CHARACTERS, repr(large)
         assert "\n" not in repr(large)
-    assert f"tasks=<{len(tasks)} entries>" in repr(RunStatus(run, tasks, ()))
 
 
 def test_a_run_is_found_by_the_path_of_its_hosts_file_as_text(tmp_path, monkeypatch):

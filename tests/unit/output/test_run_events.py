@@ -182,11 +182,10 @@ def test_a_stop_names_tasks_that_the_plan_does_not_have_and_hosts_that_gave_no_a
 
 
 def test_a_stop_prints_what_is_lost_since_the_newest_checkpoint(printed):
-    stopped = StopResult({}, SavedCheckpoint("model-7", 185.0), advice="save on SIGTERM")
+    stopped = StopResult({}, SavedCheckpoint("model-7", 185.0))
     text = printed(lambda console: print_stopped(console, make_run(), stopped))
     assert text.startswith(
         "the newest checkpoint is model-7, 3m 05s old; what was trained after it is lost\n"
-        "(save on SIGTERM)\n"
     )
 
 

@@ -152,24 +152,6 @@ def test_a_task_that_is_alone_is_ready_when_its_process_runs():
 
 
 @pytest.mark.parametrize(
-    ("training", "text", "advice"),
-    [
-        ("", "with tf.compat.v1.train.MonitoredTrainingSession() as s:", "save_on_stop = true"),
-        ("save_on_stop = true", "with MonitoredSession() as session:", ""),
-        ("", "model.fit(data)", "save_freq=STEPS"),
-        ("save_on_stop = true", "model.fit(data)", "save_freq=STEPS"),
-        ("", "signal.signal(signal.SIGTERM, save)", ""),
-        ("stop_grace_s = 30.0", "for step in range(9):", "SIGTERM has stop_grace_s = 30 s"),
-    ],
-)
-def test_the_advice_after_a_stop_is_for_this_script(training, text, advice):
-    own = make_inventory(training=training).training
-    found = frameworks.how_to_lose_less(own, ["import tensorflow", text])
-    assert advice in found
-    assert bool(advice) == bool(found)
-
-
-@pytest.mark.parametrize(
     ("text", "waits"),
     [
         ("else:\n    server.join()", True),

@@ -31,13 +31,6 @@ def test_fields_of_a_newer_version_are_ignored(record):
     assert records.from_json(type(record), with_new_field) == record
 
 
-def test_a_launch_of_an_older_version_is_read_with_its_former_names_and_deleted_settings():
-    data = records.to_json(make_launch())
-    data["circle"] = data.pop("heartbeat")
-    data["policy"]["standby"] = True
-    assert records.from_json(Launch, data) == make_launch()
-
-
 def test_a_record_that_lacks_a_field_is_refused():
     with pytest.raises(TypeError):
         records.from_json(Launch, {"project": "p"})

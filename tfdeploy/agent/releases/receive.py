@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Files = Iterator[Tuple[int, Iterator[bytes]]]
 
 MAX_WRONG = 20  # paths in an answer
+ALREADY_PRESENT = MissingFiles(present=True, wanted=[], incoming="", base=None)
 # What `lacks` has started, by project and release, for the requests that follow it.
 staged: Dict[Tuple[str, str], StagedRelease] = {}
 
@@ -53,7 +54,7 @@ def lacks(project: str, release: str, manifest: Dict[str, List[Any]]) -> Missing
     """Start or resume a release from what this host has already."""
     final, folder = paths.release(project, release), paths.incoming(project, release)
     if os.path.isdir(final):  # another push was faster
-        return _already_present()
+        return ALREADY_PRESENT
     base = _newest_release(project, data_set_name(release))
     try:
         started = StagedRelease(folder, manifest)
@@ -61,10 +62,9 @@ def lacks(project: str, release: str, manifest: Dict[str, List[Any]]) -> Missing
     except OSError:
         if not os.path.isdir(final):
             raise
-        return _already_present()
+        return ALREADY_PRESENT
     staged[project, release] = started
-    wanted, here = started.missing(), shared_directory.store_id()
-    return MissingFiles(present=False, wanted=wanted, incoming=folder, base=base, here=here)
+    return MissingFiles(present=False, wanted=started.missing(), incoming=folder, base=base)
 
 
 def add(project: str, release: str, size: int) -> Done:
@@ -109,11 +109,6 @@ def abandon(project: str, release: str) -> Done:
     make_writable(abandoned)
     shutil.rmtree(abandoned, ignore_errors=True)
     return Done()
-
-
-def _already_present() -> MissingFiles:
-    here = shared_directory.store_id()
-    return MissingFiles(present=True, wanted=[], incoming="", base=None, here=here)
 
 
 def not_started(release: str) -> Refusal:

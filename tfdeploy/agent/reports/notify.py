@@ -14,14 +14,15 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 from ...shared import TYPE_CHECKING, records
 from ...shared.records import is_url
 from .. import paths
-from . import post, run_summary
+from . import run_summary
 
 if TYPE_CHECKING:
-    from typing import IO, Dict, List, Mapping
+    from typing import IO, Dict, Iterator, List, Mapping
 
     from ...shared.records import Launch, TaskState
 
@@ -101,39 +102,82 @@ def forget(task_dir: str) -> None:
 
 
 def send(target: List[str], document: bytes, env: Dict[str, str], folder: str) -> str:
-    """Run the command in `folder` with `env`, or post to the URL; return what was printed. Raises
-    NotSent."""
+    """Run the command in `folder` with `env`, or post to the URL; return what was printed, or the
+    status of the answer. Raises NotSent."""
     if not is_url(target):
         return _run(target, document, env, folder)
-    url = FIELD.sub(lambda match: env.get(match[1], match[0]), target[0])
+    with _limited():
+        return _post(FIELD.sub(lambda match: env.get(match[1], match[0]), target[0]), document)
+
+
+def _post(url: str, document: bytes) -> str:
+    """Nothing else of an answer is returned: what a server says may have the URL's path, which is a
+    secret, in it. A redirect is not followed: it could lead anywhere, and the summary would not
+    arrive there, because urllib asks again with GET.
+    """
+    from http.client import HTTPException, responses
+    from urllib.error import HTTPError
+    from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+    class NoRedirect(HTTPRedirectHandler):
+        def redirect_request(self, *_: object) -> None:
+            """Return None: the redirect is raised as an HTTPError."""
+
+    headers = {"Content-Type": "application/json", "User-Agent": "tfdeploy"}
     try:
-        program = [sys.executable, "-I", "-S", post.__file__]
-        return _run(program, document, {**env, post.URL: url}, "/")
-    except NotSent as error:
-        raise NotSent(error.output or error.reason) from None
+        with build_opener(NoRedirect).open(Request(url, document, headers)) as response:
+            return "HTTP {}".format(response.status)
+    except HTTPError as error:
+        reason = "HTTP {} {}".format(error.code, responses.get(error.code, "")).strip()
+        if 300 <= error.code < 400:
+            reason += " (a redirect, which is not followed: write the URL that it leads to)"
+    except OSError as error:  # among them URLError
+        cause = getattr(error, "reason", error)
+        reason = str(getattr(cause, "strerror", None) or cause)
+    except (ValueError, HTTPException) as error:  # their messages may have the URL
+        reason = "not a valid URL, or no valid answer ({})".format(type(error).__name__)
+    raise NotSent(reason)
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Raise NotSent after LIMIT_S: the time limit of urllib is for each part of an answer."""
+
+    def end(*_: object) -> None:
+        raise NotSent("no answer within {:g} s".format(LIMIT_S))
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _run(argv: List[str], document: bytes, env: Dict[str, str], folder: str) -> str:
+    source = _memory_file(document)
     try:
         child = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=env, cwd=folder, start_new_session=True, preexec_fn=_unblock_signals,
         )  # fmt: skip
     except OSError as error:
         raise NotSent("cannot run {}: {}".format(argv[0], error.strerror)) from None
-    pipes = _Pipes(child, document)
+    finally:
+        os.close(source)
+    output = _Output(child)
     try:
         code = child.wait(LIMIT_S)
     except subprocess.TimeoutExpired:
         _kill_group(child)
-        reason = "killed after {:g} s".format(LIMIT_S)
-        raise NotSent(reason, pipes.output()) from None
+        raise NotSent("killed after {:g} s".format(LIMIT_S), output.end()) from None
     finally:
         _kill_group(child)
     if code:
         reason = "exit {}".format(code) if code > 0 else "killed by signal {}".format(-code)
-        raise NotSent(reason, pipes.output())
-    return pipes.output() or "exit 0"
+        raise NotSent(reason, output.end())
+    return output.end() or "exit 0"
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:
@@ -143,32 +187,23 @@ def _kill_group(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-class _Pipes:
-    """Write the input of a command, and read the end of what it prints, in threads: a command may
-    read nothing, and a process that it leaves behind may keep the pipe open."""
+class _Output:
+    """What a command prints, read in a thread: a process that it leaves behind may keep the pipe
+    open."""
 
-    def __init__(self, child: subprocess.Popen[bytes], document: bytes) -> None:
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
         self._tail = b""
         self._reader = threading.Thread(target=self._read, args=(child.stdout,), daemon=True)
         self._reader.start()
-        threading.Thread(target=_write, args=(child.stdin, document), daemon=True).start()
 
-    def output(self) -> str:
-        """Return the output in one line."""
+    def end(self) -> str:
+        """Return the end of it, in one line."""
         self._reader.join(DRAIN_S)
         return " ".join(self._tail.decode(errors="replace").split())
 
     def _read(self, pipe: IO[bytes]) -> None:
         for chunk in iter(lambda: os.read(pipe.fileno(), 1 << 16), b""):
             self._tail = (self._tail + chunk)[-OUTPUT_BYTES:]
-
-
-def _write(pipe: IO[bytes], document: bytes) -> None:
-    try:
-        with pipe:
-            pipe.write(document)
-    except OSError:  # the command has closed its standard input
-        pass
 
 
 def _memory_file(data: bytes) -> int:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 WINDOW_S = 300.0
 SLACK_S = 45.0  # a line comes every 30 s
 READ_BYTES = 1 << 13  # has more lines than five minutes
-# proc(5): the columns of /proc/stat's first row: user, nice, system; irq, softirq, steal; iowait.
-BUSY, DISK_WAIT = (1, 2, 3, 6, 7, 8), 5
+DISK_WAIT = 5  # proc(5): the column of /proc/stat's first row: iowait
 # Documentation/ABI/testing/sysfs-devices-system-cpu, thermal_throttle: milliseconds.
 HOT = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_total_time_ms"
 # The controller's name in /proc/PID/cgroup, the counter in its cpu.stat, and a second in its unit;
@@ -64,14 +63,10 @@ def record(launch: Launch, task_dir: str, pid: Callable[[], Optional[int]], ever
     while True:
         try:
             line = json.dumps(to_json(_count(launch, task_dir, processes, pid() or 0)))
-            append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, _every_second)
+            append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, lambda lines: lines[::2])
         except (OSError, LookupError, ValueError):  # a full disk costs lines
             pass
         time.sleep(every_s)
-
-
-def _every_second(lines: List[bytes]) -> List[bytes]:
-    return lines[::2]
 
 
 def read(project: str, run: str, task: str) -> Optional[Pace]:
@@ -88,7 +83,7 @@ def _count(launch: Launch, task_dir: str, processes: usage.ProcessTable, pid: in
         at=round(time.time(), 3),
         step=_step(launch, task_dir),
         cpus=os.cpu_count() or 1,
-        busy_s=sum(int(cpu[column]) for column in BUSY) * usage.TICK_S,
+        busy_s=sum(int(cpu[column]) for column in usage.BUSY) * usage.TICK_S,
         own_s=sum(cpu_s for cpu_s, _ in processes.read().values()),
         disk_wait_s=int(cpu[DISK_WAIT]) * usage.TICK_S,
         swapped_bytes=(memory["pswpin"] + memory["pswpout"]) * usage.PAGE_BYTES,

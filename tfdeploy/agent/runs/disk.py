@@ -53,18 +53,6 @@ def used_bytes(path: str) -> int:
     )
 
 
-def freeable_bytes(paths: Iterable[str]) -> int:
-    """Return what deleting all these trees frees: nothing for a file with a hard link elsewhere."""
-    total = 0
-    links: Dict[Tuple[int, int], int] = {}
-    for info in (info for path in paths for info in _stat_tree(path)):
-        file = (info.st_dev, info.st_ino)
-        links[file] = links.get(file, 0) + 1
-        if stat.S_ISDIR(info.st_mode) or links[file] == info.st_nlink:
-            total += info.st_blocks * BLOCK
-    return total
-
-
 def leftovers(project: str) -> Iterator[str]:
     """Yield what interrupted removals, pushes and builds left."""
     yield from leftovers_of_runs(project)
@@ -258,7 +246,7 @@ def _chief_of(task_dir: str) -> str:
     """Return the chief of the task's run, or "" if an older agent did not write it."""
     try:
         launch = records.read(paths.launch(task_dir))
-        return str((launch.get("heartbeat") or launch["circle"])["chief"])
+        return str(launch["heartbeat"]["chief"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ""
 

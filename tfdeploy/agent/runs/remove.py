@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from contextlib import suppress
 
 from ...shared import TYPE_CHECKING, records
-from ...shared.protocol.runs import Kept, Removed, Weight
+from ...shared.protocol.runs import Kept, Removed
 from .. import paths
 from ..environments import marker
 from ..machine import lock, process
@@ -69,21 +70,6 @@ def remove(
     return Removed(removed_bytes=freed, kept=kept)
 
 
-def weigh(project: str, runs: List[str], releases: List[str], environments: List[str]) -> Weight:
-    """Return what `remove` frees if it can delete everything."""
-    _check_names(project, *runs, *releases, *environments)
-    trees = [paths.run(project, name) for name in runs]
-    trees += [paths.release(project, name) for name in releases]
-    trees += [paths.environment(project, name) for name in environments]
-    return Weight(disk.freeable_bytes([*disk.leftovers(project), *trees, *_cache(environments)]))
-
-
-def _cache(environments: List[str]) -> List[str]:
-    """Return the cache if environments are removed: it has hard links to their files, so that
-    nothing would be freed otherwise."""
-    return [paths.cache()] if environments and os.path.isdir(paths.cache()) else []
-
-
 def _remove_cache() -> int:
     """Empty the cache, unless a build uses it now; return the bytes that this freed."""
     with marker.lock_taken(paths.cache_lock()) as is_unused:
@@ -139,14 +125,8 @@ def _remove_unused_manifests(project: str) -> None:
     for name in disk.visible_names(paths.manifests(project)):
         release, ending = os.path.splitext(name)
         if ending == ".json" and not os.path.lexists(paths.release(project, release)):
-            _remove_file(os.path.join(paths.manifests(project), name))
-
-
-def _remove_file(path: str) -> None:
-    try:
-        os.remove(path)
-    except FileNotFoundError:  # another host, which shares the store, was faster
-        pass
+            with suppress(FileNotFoundError):  # another host, which shares the store, was faster
+                os.remove(os.path.join(paths.manifests(project), name))
 
 
 def _remove_tree(path: str) -> Tuple[int, str]:

@@ -27,9 +27,8 @@ class BackgroundCollector:
     The controller keeps the newest `keep_checkpoints` of the fetched checkpoints, and as many of
     the other files that the chief has removed since: a long training would fill its disk.
 
-    `last` is the last result with checkpoints. `error` is what went wrong since then, or None; the
-    next announcement retries. On exit it waits for a fetch that is going on, so that another
-    collect may follow; after an exception it does not.
+    What has failed is retried at the next announcement. On exit it waits for a fetch that is going
+    on, so that another collect may follow; after an exception it does not.
     """
 
     def __init__(
@@ -39,14 +38,11 @@ class BackgroundCollector:
         on_collected: Callable[[CollectResult], None],
         on_failed: Callable[[TfdeployError], None],
     ) -> None:
-        self.last: CollectResult | None = None
-        self.error: TfdeployError | None = None
         self._fleet, self._run = fleet, run
         self._on_collected, self._on_failed = on_collected, on_failed
         self._checkpoints: list[Checkpoint] = []
         self._outputs: dict[str, Output] = {}
-        self._announced_name = ""
-        self._outputs_changed = False
+        self._has_checkpoint = self._has_outputs = False
         self._wake_up, self._closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -60,15 +56,15 @@ class BackgroundCollector:
         if kind is None:
             self._thread.join()
 
-    def announce_checkpoint(self, name: str) -> None:
-        """Fetch this checkpoint, unless it was fetched. A host that answers again after a failure
-        announces its newest one again."""
-        self._announced_name = str(name)
+    def announce_checkpoint(self) -> None:
+        """Fetch the newest checkpoint. A host that answers again after a failure announces it
+        again."""
+        self._has_checkpoint = True
         self._wake_up.set()
 
     def announce_outputs(self) -> None:
         """Fetch the chief's other files: some have changed."""
-        self._outputs_changed = True
+        self._has_outputs = True
         self._wake_up.set()
 
     def _work(self) -> None:
@@ -77,29 +73,21 @@ class BackgroundCollector:
             self._wake_up.clear()
             if self._closed.is_set():
                 return
-            if self._announced_name and (self.error or not self._is_done(self._announced_name)):
+            if self._has_checkpoint:
+                self._has_checkpoint = False
                 self._collect(collect_checkpoint)
-            if self._outputs_changed:
-                self._outputs_changed = False
+            if self._has_outputs:
+                self._has_outputs = False
                 self._collect(collect_outputs)
-
-    def _is_done(self, name: str) -> bool:
-        if self.last is None:
-            return False
-        fetched = {checkpoint.name for checkpoint in self.last.checkpoints}
-        return name in fetched | {bad.name for bad in self.last.bad}
 
     def _collect(self, collect: Callable[[Fleet, Run], CollectResult]) -> None:
         try:
             collected = collect(self._fleet, self._run)
         except TfdeployError as error:
-            self.error = error
             if not self._closed.is_set():  # otherwise the controller closed the connection itself
                 self._on_failed(error)
             return
-        self.error = None
         if collected.source:
-            self.last = collected
             for checkpoint in collected.checkpoints:
                 self._remove_old_checkpoints(checkpoint)
         else:

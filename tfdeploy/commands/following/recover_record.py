@@ -43,10 +43,11 @@ class StoredRecord:
 
 @dataclass(frozen=True)
 class RecoveredRun:
-    """The run whose record was written again, and the hosts that have it."""
+    """A run, the hosts that have this record of it, and those of its hosts that do not."""
 
     run: Run
     hosts: tuple[str, ...]
+    differing: tuple[str, ...] = ()
 
 
 def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) -> RecoveredRun:
@@ -95,20 +96,11 @@ def take_newer_record(
     return recovered
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A run, the hosts that have this record of it, and those of its hosts that do not."""
-
-    run: Run
-    hosts: tuple[str, ...]
-    differing: tuple[str, ...]
-
-
-def _save(candidate: _Candidate) -> RecoveredRun:
+def _save(candidate: RecoveredRun) -> RecoveredRun:
     if candidate.differing:
         raise _different_records(candidate.run, candidate.hosts, candidate.differing)
     runs.save(candidate.run)
-    return RecoveredRun(candidate.run, candidate.hosts)
+    return candidate
 
 
 def _different_records(run: Run, hosts: Sequence[str], others: Sequence[str]) -> RunError:
@@ -133,7 +125,7 @@ def _fetch(
     inventory: Inventory,
     wanted: StoredRecord,
     by_host: Mapping[str, set[StoredRecord]],
-) -> _Candidate:
+) -> RecoveredRun:
     hosts = tuple(host for host, records in by_host.items() if wanted in records)
     agent = fleet.agents[hosts[0]]
     answer = agent.ask(ReadRecord(inventory.project, wanted.id))
@@ -144,7 +136,7 @@ def _fetch(
         raise RunError(f"the record of run {wanted.id} on {agent.host} is invalid")
     differing = (host for host in run.plan.hosts if host in by_host and host not in hosts)
     merged = replace(run, inventory=_merge_inventory(run.inventory, inventory))
-    return _Candidate(merged, hosts, tuple(differing))
+    return RecoveredRun(merged, hosts, tuple(differing))
 
 
 def _merge_inventory(recorded: Inventory, current: Inventory) -> Inventory:

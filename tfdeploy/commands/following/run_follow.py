@@ -144,7 +144,7 @@ class _Progress(Listener):
         self.watcher.on_lines(log.task, host, log.lines)
 
     def on_checkpoint(self, name: str) -> None:
-        self.collector.announce_checkpoint(name)
+        self.collector.announce_checkpoint()
 
     def on_outputs(self) -> None:
         self.collector.announce_outputs()

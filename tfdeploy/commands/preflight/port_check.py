@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, TaskNotReady, TfdeployError
@@ -11,8 +10,7 @@ from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning import frameworks
-from tfdeploy.shared.protocol.preflight import Address, ListenOnPorts, TryPorts
-from tfdeploy.shared.protocol.preflight import OpenPorts as Opened
+from tfdeploy.shared.protocol.preflight import Address, ListenOnPorts, OpenPorts, TryPorts
 from tfdeploy.shared.records import PORT, RENDEZVOUS, SERVER
 
 if TYPE_CHECKING:
@@ -31,19 +29,6 @@ HEARTBEAT = "the run's heartbeat"
 Target = tuple[str, "Placement"]
 
 
-@dataclass(frozen=True)
-class OpenedPorts:
-    """The ports that a host has opened, by the names of their tasks.
-
-    `unavailable` has (message, hint) for each port that could not be opened. The ports stay open as
-    long as `stream` is open.
-    """
-
-    stream: object
-    ports: Mapping[str, int]
-    unavailable: tuple[tuple[str, str], ...]
-
-
 def check_ports(fleet: Fleet, intent: Intent, hosts: Sequence[str]) -> list[TfdeployError]:
     """Have each of the hosts open the ports that the run needs, and the others connect to them.
 
@@ -52,25 +37,23 @@ def check_ports(fleet: Fleet, intent: Intent, hosts: Sequence[str]) -> list[Tfde
     used = [host for host in intent.plan.hosts if host in hosts]
     with ExitStack() as streams:
 
-        def open_ports(agent: Agent) -> OpenedPorts:
-            wanted = _wanted_ports(intent.plan, agent.host)
-            answers = agent.stream(ListenOnPorts(wanted), OPEN_TIMEOUT_S)
+        def open_ports(agent: Agent) -> OpenPorts:
+            answers = agent.stream(ListenOnPorts(_wanted_ports(intent.plan, agent.host)))
             streams.callback(answers.close)  # then the host closes the ports
-            stream = iter(answers)
-            return _parse_open_ports(agent.host, stream, next(stream))
+            return _verified(agent.host, answers.open(OPEN_TIMEOUT_S))
 
         outcomes = fleet.outcomes(used, open_ports)
         opened = {h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError)}
         errors = errors_of(outcomes)
-        errors += [AgentError(h, *why) for h, o in opened.items() for why in o.unavailable]
+        errors += [AgentError(h, *why) for h, o in opened.items() for why in o.taken]
         results = fleet.outcomes(opened, lambda agent: _connect(agent, intent, opened))
     return [*errors, *errors_of(results), *_unreached(results)]
 
 
-def _parse_open_ports(host: str, stream: object, opened: Opened) -> OpenedPorts:
+def _verified(host: str, opened: OpenPorts) -> OpenPorts:
     if not all(0 < port < 1 << 16 for port in opened.open.values()):
         raise AgentError(host, f"invalid answer: ports {[*opened.open.values()]!r:.40}")
-    return OpenedPorts(stream, opened.open, tuple(opened.taken))
+    return opened
 
 
 def _wanted_ports(plan: Plan, host: str) -> dict[str, int]:
@@ -78,7 +61,7 @@ def _wanted_ports(plan: Plan, host: str) -> dict[str, int]:
     return wanted | ({HEARTBEAT: plan.heartbeat_port} if host == plan.chief.host else {})
 
 
-def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenedPorts]) -> dict[Target, str]:
+def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenPorts]) -> dict[Target, str]:
     """Have a host connect to the ports that its tasks will need; return why it could not."""
     plan = intent.plan
     training = intent.inventory.training
@@ -90,8 +73,8 @@ def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenedPorts]) ->
     ]
     if agent.host != plan.chief.host:
         needed.append((HEARTBEAT, plan.chief))
-    targets = [(n, p) for n, p in needed if p.host in opened and n in opened[p.host].ports]
-    at = [Address(p.address, opened[p.host].ports[name]) for name, p in targets]
+    targets = [(n, p) for n, p in needed if p.host in opened and n in opened[p.host].open]
+    at = [Address(p.address, opened[p.host].open[name]) for name, p in targets]
     if not at:
         return {}
     reasons = agent.ask(TryPorts(at, CONNECT_TIMEOUT_S)).answers

@@ -1,1 +1,1 @@
-"""What the speeds of a sweep say: speed-ups, differences, prices, and the report."""
+"""What the speeds of a sweep say: speed-ups, differences, and the report."""

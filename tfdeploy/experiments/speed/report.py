@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
     from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.verdicts import Cheapest, PsVerdict, WorkerVerdict
+    from tfdeploy.experiments.speed.verdicts import PsVerdict, WorkerVerdict
 
 UNKNOWN = "-"
 WHY = ""  # the column that says why a cell has no speed needs no name
+COLUMNS = ("PS", "WORKERS", "RUNS", "STEPS/S", "SPEED-UP", "EFFICIENCY", WHY)
 NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"
 EXPLANATION = (
     "each speed is the median of its runs, with the slowest and the fastest; two cells differ if",
@@ -44,17 +45,12 @@ class SweepCell:
     """The steps per second."""
     steps_per_s_range: tuple[float, ...] | None
     """Its range."""
-    examples_per_s: float | None
-    """The examples per second; null without --examples-per-step."""
     speedup: float | None
     """The speed relative to `base`."""
     speedup_range: tuple[float, ...] | None
     """From the slowest run over the fastest of `base`, to the fastest over the slowest."""
     efficiency: float | None
     """The part of the ideal speed-up that was reached."""
-    price_per_million: float | None
-    """The price of a million examples, or of steps (`synchronous`: batches) if examples are not
-    counted; null without --price-per-hour."""
     runs: tuple[Result, ...]
     """The runs."""
 
@@ -65,10 +61,8 @@ class SweepDocument:
 
     terms: Mapping[str, Any]
     """What all runs have in common: keys of hosts.toml, the release, the options."""
-    examples_per_step: int | None
-    """The value of --examples-per-step."""
     synchronous: bool
-    """Whether each step takes its examples from every worker."""
+    """Whether each step takes a batch from every worker."""
     base: Cell | None
     """The measured numbers of tasks with the fewest workers: `speedup` is relative to them."""
     cells: list[SweepCell]
@@ -79,22 +73,18 @@ class SweepDocument:
     """One verdict for each number of workers that was measured with several numbers of ps."""
     worker_verdicts: list[WorkerVerdict]
     """One verdict for each measured cell and the next larger one with as many ps."""
-    cheapest: Cheapest | None
-    """The cheapest cell; null without --price-per-hour or with a single cell."""
 
 
 def sweep_document(sweep: Sweep) -> SweepDocument:
     of_ps = list(verdicts.enough_ps(sweep))
     return SweepDocument(
         terms=sweep.terms,
-        examples_per_step=sweep.examples_per_step,
         synchronous=sweep.synchronous,
         base=sweep.base.cell if sweep.base else None,
         cells=[_cell(sweep, results) for results in sweep],
         enough_ps={str(each.workers): each.enough for each in of_ps if each.enough is not None},
         ps_verdicts=of_ps,
         worker_verdicts=list(verdicts.more_workers(sweep)),
-        cheapest=verdicts.cheapest(sweep),
     )
 
 
@@ -106,11 +96,9 @@ def _cell(sweep: Sweep, results: CellResults) -> SweepCell:
         reason=results.failure.reason if results.failure else "",
         steps_per_s=_median_of(steps_per_s),
         steps_per_s_range=_range_of(steps_per_s),
-        examples_per_s=_median_of(sweep.examples_per_s(results)),
         speedup=_median_of(speedup),
         speedup_range=_range_of(speedup),
         efficiency=sweep.efficiency(results),
-        price_per_million=_median_of(verdicts.per_million(sweep, results)),
         runs=results.runs,
     )
 
@@ -135,12 +123,6 @@ def line(result: Result) -> str:
     return f"{result.cell}: {figure(result.rate.steps_per_s)} steps/s (repeat {result.repeat})"
 
 
-def columns(sweep: Sweep) -> tuple[str, ...]:
-    examples = ("EXAMPLES/S",) if sweep.examples_per_step else ()
-    money = (_price_column(sweep),) if sweep.prices else ()
-    return ("PS", "WORKERS", "RUNS", "STEPS/S", *examples, "SPEED-UP", "EFFICIENCY", *money, WHY)
-
-
 def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
     speed, speedup = results.steps_per_s, sweep.speedup(results)
     efficiency = sweep.efficiency(results)
@@ -149,10 +131,8 @@ def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
         "WORKERS": str(results.cell.workers),
         "RUNS": _counted(results),
         "STEPS/S": f"{_median(speed)}{_range(speed, figure)}" if speed else results.result,
-        "EXAMPLES/S": _median(sweep.examples_per_s(results)),
         "SPEED-UP": f"{_ratio(speedup.median)}x{_range(speedup, _ratio)}" if speedup else UNKNOWN,
         "EFFICIENCY": UNKNOWN if efficiency is None else f"{efficiency:.0%}",
-        _price_column(sweep): _median(verdicts.per_million(sweep, results)),
         WHY: f"{results.failure.run}: {_first_line(results.failure)}" if results.failure else "",
     }
 
@@ -163,7 +143,7 @@ def remarks(sweep: Sweep) -> Iterator[str]:
     if not sweep.base:
         yield from (results.failure.reason for results in list(sweep)[:1] if results.failure)
         return
-    counted = "examples: a step takes a batch from every worker" if sweep.synchronous else "steps"
+    counted = "batches: a step takes one from every worker" if sweep.synchronous else "steps"
     yield f"speed-up over {sweep.base.cell}, in {counted}"
     yield from EXPLANATION
     yield from _sources(sweep)
@@ -171,16 +151,6 @@ def remarks(sweep: Sweep) -> Iterator[str]:
         yield f"a cell with fewer than {MIN_RUNS} runs is not compared: raise --repeats"
     yield from _more_workers(sweep)
     yield from (text for each in verdicts.enough_ps(sweep) if (text := _enough_ps(each)))
-    cheapest = verdicts.cheapest(sweep)
-    if cheapest:
-        yield _cheapest(sweep, cheapest)
-
-
-def unit(sweep: Sweep) -> str:
-    """Return what a price is per million of."""
-    if sweep.examples_per_step:
-        return "examples"
-    return "batches" if sweep.synchronous else "steps"
 
 
 def figure(value: float | None) -> str:
@@ -204,10 +174,6 @@ def _range(spread: Spread, text: Callable[[float], str]) -> str:
 
 def _ratio(value: float) -> str:
     return f"{value:.2f}"
-
-
-def _price_column(sweep: Sweep) -> str:
-    return f"PRICE/M {unit(sweep).upper()}"
 
 
 def _counted(results: CellResults) -> str:
@@ -247,10 +213,3 @@ def _enough_ps(verdict: PsVerdict) -> str:
     compared = " and ".join(map(str, verdict.ps))
     found = f"for {workers}: {verdict.reason} between {compared} ps"
     return found if verdict.reason == verdicts.NO_DIFFERENCE else ""
-
-
-def _cheapest(sweep: Sweep, found: Cheapest) -> str:
-    cost = f"{figure(found.price.median)} per million {unit(sweep)}"
-    equal = " or ".join(map(str, found.equal))
-    from_others = f"; no difference measured from {equal}" if equal else ""
-    return f"cheapest: {found.cell}, {cost}{from_others}"

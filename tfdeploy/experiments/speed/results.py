@@ -97,31 +97,17 @@ class CellResults:
 
 
 @dataclass(frozen=True)
-class Prices:
-    """What an hour of a host costs, in any currency; `other` is that of hosts without their own."""
-
-    by_host: Mapping[str, float]
-    other: float | None = None
-
-    def of(self, host: str) -> float:
-        return self.by_host.get(host, self.other or 0.0)
-
-
-@dataclass(frozen=True)
 class Sweep:
     """All results so far by their cell and repeat, and the `terms` that they have in common.
 
-    A step takes `examples_per_step`; if `synchronous`, it takes that many from each worker. If
-    there is a `chief` of its own, it trains like a worker in cells without ps. `prices` are those
-    of the hosts.
+    If `synchronous`, a step takes a batch from each worker. If there is a `chief` of its own, it
+    trains like a worker in cells without ps.
     """
 
     results: Mapping[tuple[Cell, int], Result]
     terms: Mapping[str, Any]
-    examples_per_step: int | None = None
     synchronous: bool = False
     chief: bool = False
-    prices: Prices | None = None
 
     def __iter__(self) -> Iterator[CellResults]:
         return iter(self._cells)
@@ -146,12 +132,6 @@ class Sweep:
     def base(self) -> CellResults | None:
         """The measured cell with the fewest workers, and of these with the fewest ps."""
         return next(iter(self.measured), None)
-
-    def examples_per_s(self, results: CellResults) -> Spread | None:
-        batches = self.batches_per_s(results)
-        if batches is None or self.examples_per_step is None:
-            return None
-        return batches.scaled(self.examples_per_step)
 
     def batches_per_s(self, results: CellResults) -> Spread | None:
         """Return the batches of all workers per second; None if the cell was not measured."""

@@ -18,25 +18,22 @@ if TYPE_CHECKING:
 class Declared:
     """What a record's class says of a field besides its type."""
 
-    def __init__(self, default_factory: Any, kind: Any, formerly: str) -> None:
+    def __init__(self, default_factory: Any, kind: Any) -> None:
         self.default_factory = default_factory
         self.kind = kind
-        self.formerly = formerly
 
 
 def field(
     *,
     default_factory: Optional[Callable[[], T]] = None,
     kind: Optional[Type[T]] = None,
-    formerly: str = "",
 ) -> T:
-    """Declare a field with a fresh default for each record, of the record `kind`, or with a former
-    name in files of an older version."""
-    declared: Any = Declared(default_factory, kind, formerly)
+    """Declare a field with a fresh default for each record, or of the record `kind`."""
+    declared: Any = Declared(default_factory, kind)
     return declared  # type: ignore[no-any-return]
 
 
-REQUIRED: Any = Declared(None, None, "")
+REQUIRED: Any = Declared(None, None)
 FIELD_TYPES: Dict[Type[Any], Dict[str, str]] = {}  # found so far; an answer has many messages
 
 if TYPE_CHECKING:

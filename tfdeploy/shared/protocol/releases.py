@@ -27,14 +27,12 @@ class FindRelease(Request[ReleaseState]):
 
 class MissingFiles(Message):
     """What a host needs to complete a release: positions in the manifest (`wanted`), the folder in
-    which the release grows (`incoming`), and a similar release beside it (`base`). `here` is the id
-    of the agent's directory."""
+    which the release grows (`incoming`), and a similar release beside it (`base`)."""
 
     present: bool
     wanted: List[int]
     incoming: str
     base: Optional[str]
-    here: str = ""
 
 
 class ListMissing(Request[MissingFiles]):

@@ -198,21 +198,6 @@ class MeasureDisk(Request[DiskUse]):
     project: str
 
 
-class Weight(Message):
-    """Bytes that a deletion would free."""
-
-    bytes: int
-
-
-class Weigh(Request[Weight]):
-    """Ask how many bytes `Remove` would free."""
-
-    project: str
-    runs: List[str]
-    releases: List[str]
-    environments: List[str]
-
-
 class Kept(Message):
     """A run, release or environment that was not deleted."""
 

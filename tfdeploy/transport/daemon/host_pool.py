@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import threading
 import time
@@ -19,17 +18,14 @@ from tfdeploy.transport.openssh.transport import SessionPool
 from tfdeploy.transport.ssh.channels import ChannelPool
 from tfdeploy.transport.ssh.config import Route
 from tfdeploy.transport.ssh.connection import connect
-from tfdeploy.transport.ssh.dial import IMPATIENT, PATIENT, HostSilent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.transport import CompletedCommand
     from tfdeploy.transport.daemon.ipc import FrameConnection
-    from tfdeploy.transport.ssh.connection import SshConnection
 
 MAX_PARKED = 2
-SILENT_S = 300.0  # how long it is remembered that a host was silent
 
 
 class HostCommand(Stream, Protocol):
@@ -70,7 +66,6 @@ class HostPool:
         self.last_used = 0.0
         self._keep_s = 0.0
         self._clients = 0
-        self._silent_at = -math.inf
         self._connections = self._make_connections(json.loads(route_json))
         self._parked: list[ReusableCommand] = []
         self._lock = threading.Lock()
@@ -124,22 +119,8 @@ class HostPool:
     def _make_connections(self, table: dict[str, Any]) -> Connections:
         if "ssh" in table:
             return SessionPool(**table)
-        self._route = Route.from_table(table)
-        return ChannelPool(self._route.name, self._connect)
-
-    def _connect(self) -> SshConnection:
-        """Connect; a host that was silent a moment ago is given up earlier: it costs each command
-        as long as that takes. Only a patient try that fails is remembered, so that a host that is
-        back, but far away, gets another one."""
-        was_silent = time.clock_gettime(CLOCK) - self._silent_at < SILENT_S
-        try:
-            connection = connect(self._route, False, IMPATIENT if was_silent else PATIENT)
-        except HostSilent:
-            if not was_silent:
-                self._silent_at = time.clock_gettime(CLOCK)
-            raise
-        self._silent_at = -math.inf
-        return connection
+        route = Route.from_table(table)
+        return ChannelPool(route.name, lambda: connect(route, accept_new=False))
 
     def _run(self, frames: FrameConnection, argv: Sequence[str], run_s: float) -> None:
         with closing(self._connections.start(argv)) as command:

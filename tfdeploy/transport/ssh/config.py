@@ -1,15 +1,15 @@
 """Resolve a host's SSH settings with `ssh -G`, so that tfdeploy and ssh agree.
 
-Paramiko's own parser ignores Include and misreads Match. A process for each host costs more than
-all other work for it, so answers of ssh are cached until something that they depend on changes.
+Paramiko's own parser ignores Include and misreads Match. A process takes 5 ms, and each host is
+asked for several times in a command, so an answer is used for ANSWER_S seconds.
 """
 
 from __future__ import annotations
 
+import functools
 import getpass
 import json
 import re
-import shutil
 import subprocess
 import time
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import AuthenticationFailed, Unreachable
-from tfdeploy.transport.ssh import config_cache
 
 if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10
 PORT = 22
+ANSWER_S = 10.0
+MAX_ANSWERS = 4096
 DEFAULT_KEY = re.compile(r"/\.ssh/id_(rsa|dsa|ecdsa|ecdsa_sk|ed25519|ed25519_sk|xmss)$")
-VERBOSE_PREFIXES = ("debug1: ", "OpenSSH_")  # of the lines that -v adds to standard error
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,13 @@ def resolve_jump(jump: str, inventory: Inventory) -> SshConfig:
 def answer(host: Host, inventory: Inventory) -> str:
     """Return the answer of `ssh -G` for a host. Raises Unreachable."""
     argv = [*users_command(host, inventory), "-G", "--", host.name]
-    return _query_cached(host.name, argv, inventory)
+    return _query(host.name, tuple(argv), _period())
 
 
 def answer_for_jump(jump: str, inventory: Inventory) -> str:
     """Return the answer of `ssh -G` for a jump host. Raises Unreachable."""
     argv = [*jump_command(inventory), "-G", "--", f"ssh://{jump}"]
-    return _query_cached(jump, argv, inventory)
+    return _query(jump, tuple(argv), _period())
 
 
 def jump_command(inventory: Inventory) -> list[str]:
@@ -136,28 +136,16 @@ def _config_file(inventory: Inventory) -> list[str]:
     return ["-F", str(inventory.absolute(inventory.ssh_config))] if inventory.ssh_config else []
 
 
-def _query_cached(name: str, argv: list[str], inventory: Inventory) -> str:
-    """Return the output of ssh, from the cache if it can't have changed."""
-    program = shutil.which(argv[0]) or argv[0]
-    config = next(iter(_config_file(inventory)[1:]), None)
-    file = config_cache.answer_file(program, argv)
-    text = config_cache.read(file)
-    if text is None:
-        queried_ns = time.time_ns()
-        text, messages = _query(name, argv)
-        states = config_cache.find_inputs(program, config, text, messages, queried_ns)
-        if states is not None:
-            config_cache.write(file, text, states)
-    return text
+def _period() -> int:
+    """Return a number that changes every ANSWER_S seconds."""
+    return int(time.monotonic() / ANSWER_S)
 
 
-def _query(name: str, argv: list[str]) -> tuple[str, str]:
-    """Return ssh's output and its messages of -v. Raises Unreachable."""
-    verbose_argv = [argv[0], "-v", *argv[1:]]
+@functools.lru_cache(maxsize=MAX_ANSWERS)
+def _query(name: str, argv: tuple[str, ...], period: int) -> str:
+    """Return ssh's output. Raises Unreachable."""
     try:
-        process = subprocess.run(
-            verbose_argv, capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
+        process = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
         raise Unreachable(
             name,
@@ -167,11 +155,9 @@ def _query(name: str, argv: list[str]) -> tuple[str, str]:
     except OSError as error:
         raise Unreachable(name, f"ssh can't be run on the controller: {error.strerror}") from None
     if process.returncode != 0:
-        printed = process.stderr.splitlines()
-        lines = (line for line in printed if not line.startswith(VERBOSE_PREFIXES))
-        reason = "; ".join(line.strip() for line in lines)
+        reason = "; ".join(line.strip() for line in process.stderr.splitlines())
         raise Unreachable(name, f"ssh refuses its configuration: {reason}")
-    return process.stdout, process.stderr
+    return process.stdout
 
 
 def _read_answer(text: str, name: str) -> SshConfig:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import fabric
 import paramiko
+from paramiko.ssh_exception import NoValidConnectionsError
 
 from tfdeploy.transport import ATTEMPTS, CLOCK, wait_before_retry
 from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S
-from tfdeploy.transport.ssh.dial import PATIENT, NoAnswer, Patience, dial
 from tfdeploy.transport.ssh.errors import (
     CONNECT_FAILED,
     NO_ANSWER,
     SSH_ERRORS,
     JumpHostCannotConnect,
     MissingKeys,
+    NoAnswer,
     is_refusal_of_keys,
     translate,
 )
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
     from tfdeploy.transport.ssh.config import Route, SshConfig
 
+# A host that is up accepts a connection at once: this is time for three packets, of which two get
+# lost. A handshake has longer: a busy host needs time for it.
+ACCEPT_TIMEOUT_S = 3.5
 BANNER_TIMEOUT_S = 20
 USER_TIMEOUT_MS = 20_000  # for sent bytes to be acknowledged, else the network is dead
 KEEPALIVE_S = 15
@@ -107,23 +111,22 @@ class SshConnection:
         _close([self._connection, *self._gateways])
 
 
-def connect(route: Route, accept_new: bool, patience: Patience | None = None) -> SshConnection:
+def connect(route: Route, accept_new: bool) -> SshConnection:
     """Open a connection; retry a handshake that sshd dropped.
 
     Raises SSH_ERRORS (see errors.py), and HostError for a jump host.
     """
-    patience = patience or PATIENT
     for attempt in range(1, ATTEMPTS):
         try:
-            return _connect_once(route, accept_new, patience)
+            return _connect_once(route, accept_new)
         except SSH_ERRORS as error:
             if not _was_dropped(error):
                 raise
             wait_before_retry(attempt)
-    return _connect_once(route, accept_new, patience)
+    return _connect_once(route, accept_new)
 
 
-def _connect_once(route: Route, accept_new: bool, patience: Patience) -> SshConnection:
+def _connect_once(route: Route, accept_new: bool) -> SshConnection:
     gateways: list[fabric.Connection] = []
     try:
         gateway: fabric.Connection | str | None = route.config.proxy_command
@@ -131,10 +134,9 @@ def _connect_once(route: Route, accept_new: bool, patience: Patience) -> SshConn
             gateway = _make_connection(settings, gateways[0] if gateways else None, accept_new)
             gateways.insert(0, gateway)
             _open_jump_host(route.name, jump, gateway, settings)
-        connection = _make_connection(route.config, gateway, accept_new, patience.handshake_s)
+        connection = _make_connection(route.config, gateway, accept_new)
         if gateway is None:
-            sock = dial(route.config.hostname, route.config.port, patience.tries_s)
-            connection.connect_kwargs["sock"] = sock
+            connection.connect_kwargs["sock"] = _connect_socket(route.config)
         _open(connection, route.config)
     except BaseException:
         _close(gateways)
@@ -143,6 +145,19 @@ def _connect_once(route: Route, accept_new: bool, patience: Patience) -> SshConn
         _set_socket_options(each.transport.sock)
         each.transport.set_keepalive(KEEPALIVE_S)
     return SshConnection(connection, gateways)
+
+
+def _connect_socket(config: SshConfig) -> socket.socket:
+    """Return a socket that is connected to a host; Paramiko would try only its first address."""
+    address = config.hostname, config.port
+    try:
+        return socket.create_connection(address, ACCEPT_TIMEOUT_S)
+    except TimeoutError:
+        raise NoAnswer(ACCEPT_TIMEOUT_S) from None
+    except socket.gaierror:
+        raise
+    except OSError as error:
+        raise NoValidConnectionsError({address: error}) from None
 
 
 def _open_jump_host(name: str, jump: str, gateway: fabric.Connection, config: SshConfig) -> None:
@@ -155,10 +170,7 @@ def _open_jump_host(name: str, jump: str, gateway: fabric.Connection, config: Ss
 
 
 def _make_connection(
-    config: SshConfig,
-    gateway: fabric.Connection | str | None,
-    accept_new: bool,
-    handshake_s: float = CONNECT_TIMEOUT_S,
+    config: SshConfig, gateway: fabric.Connection | str | None, accept_new: bool
 ) -> fabric.Connection:
     """Return a connection that is not open yet."""
     keys = known_keys(config)
@@ -167,7 +179,7 @@ def _make_connection(
         user=config.user,
         port=config.port,
         gateway=gateway,
-        connect_timeout=handshake_s,
+        connect_timeout=CONNECT_TIMEOUT_S,
         config=fabric.Config(overrides={"load_ssh_configs": False}, lazy=True),
         connect_kwargs={
             "key_filename": [str(key) for key in config.identity_files if key.exists()],

@@ -11,7 +11,6 @@ from paramiko.ssh_exception import NoValidConnectionsError
 
 from tfdeploy.errors import AuthenticationFailed, HostError, HostKeyRefused, Unreachable
 from tfdeploy.transport.ssh import config
-from tfdeploy.transport.ssh.dial import NoAnswer
 from tfdeploy.transport.ssh.host_keys import (
     ChangedHostKey,
     HostKeyNotAdded,
@@ -35,6 +34,14 @@ NO_ANSWER_HINT = (
 )
 SSH_ERRORS = (paramiko.SSHException, OSError, EOFError, UnicodeError)
 """The exceptions that Paramiko and its sockets raise."""
+
+
+class NoAnswer(TimeoutError):
+    """The host gave no answer within `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer within {seconds:g} s")
+        self.seconds = seconds
 
 
 class JumpHostCannotConnect(paramiko.SSHException):

@@ -77,7 +77,7 @@ def look_up_keys(files: Iterable[Path], names: Sequence[str]) -> KnownKeys:
         tuple(keys),
         frozenset(line.blob for line in lines if line.marker == REVOKED),
         any(line.marker == AUTHORITY for line in lines),
-        tuple(unreadable_lines(parsed)),
+        tuple(f"{file} line {n}" for file, (_, unreadable) in parsed.items() for n in unreadable),
     )
 
 
@@ -86,11 +86,6 @@ def has_authority(files: Iterable[Path], names: Sequence[str]) -> bool:
     lines of other hosts' keys."""
     lines = [line for file in files for line in _parse_file(file)[0] if line.marker == AUTHORITY]
     return any(line.names_host(name) for line in lines for name in names)
-
-
-def unreadable_lines(files: Iterable[Path]) -> list[str]:
-    """Return the lines that can't be parsed, as in KnownKeys."""
-    return [f"{file} line {number}" for file in files for number in _parse_file(file)[1]]
 
 
 def _parse_file(file: Path) -> tuple[tuple[KeyLine, ...], tuple[int, ...]]:

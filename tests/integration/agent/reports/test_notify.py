@@ -115,5 +115,5 @@ def test_a_redirect_is_not_followed(tmp_path, code):
 
 def test_a_url_that_never_answers_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(notify, "LIMIT_S", 1.0)
-    with webhook() as server, pytest.raises(notify.NotSent, match=r"^killed after 1 s$"):
+    with webhook() as server, pytest.raises(notify.NotSent, match=r"^no answer within 1 s$"):
         send([server.url + SLOW], tmp_path)

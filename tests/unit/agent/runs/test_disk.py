@@ -92,10 +92,9 @@ def test_the_data_sets_of_all_tasks_of_a_run_are_listed(root):
     assert held_runs()["r"].data == ["a-1", "b-1"]
 
 
-@pytest.mark.parametrize("heartbeat", ["heartbeat", "circle"])
-def test_a_run_of_an_older_agent_has_no_data_sets(root, heartbeat):
+def test_a_run_of_an_older_agent_has_no_data_sets(root):
     file = Path(create_run("r", "ps:0"), "ps-0", "launch.json")
-    records.write(os.fspath(file), {"release": "f00d", heartbeat: {"chief": "ps:0"}})
+    records.write(os.fspath(file), {"release": "f00d", "heartbeat": {"chief": "ps:0"}})
     assert (held_runs()["r"].release, held_runs()["r"].chief, held_runs()["r"].data) == (
         "f00d",
         "ps:0",

@@ -19,7 +19,7 @@ from tfdeploy.agent.environments import marker
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import disk, run_record
-from tfdeploy.agent.runs.remove import remove, weigh
+from tfdeploy.agent.runs.remove import remove
 from tfdeploy.shared.protocol.runs import Removed
 
 
@@ -119,18 +119,6 @@ def test_a_file_with_a_hard_link_elsewhere_frees_nothing(root, tmp_path):
     assert (tmp_path / "kept").stat().st_size == 100_000
 
 
-@pytest.mark.parametrize("removed", [["one"], ["one", "two"], ["one", "two", "three"]])
-def test_weigh_predicts_what_remove_frees(root, tmp_path, removed):
-    Path(create_run("r", "ps:0"), "ps-0", "work", "model").write_bytes(b"x" * 5_000)
-    releases = [create_release(name) for name in ("one", "two", "three")]
-    (releases[0] / "shared").write_bytes(b"x" * 100_000)
-    for other in releases[1:]:
-        os.link(releases[0] / "shared", other / "shared")
-    predicted = weigh("p", ["r"], removed, []).bytes
-    assert predicted == remove("p", ["r"], removed, []).removed_bytes
-    assert (predicted > 100_000) == (len(removed) == len(releases))
-
-
 def test_leftovers_of_interrupted_removals_and_pushes_are_removed(root, monkeypatch):
     leftover = Path(paths.runs("p"), disk.REMOVING + "r-1a2b")
     leftover.mkdir(parents=True)
@@ -186,10 +174,9 @@ def environments(root):
 
 def test_an_environment_is_removed_with_the_cache_that_has_its_files(environments):
     create_run("r", "worker:0", environment="used")
-    weight = weigh("p", [], [], ["other"]).bytes
     answer = remove("p", [], [], ["used", "other"])
     assert reasons(answer) == {"used": "run r uses it"}
-    assert answer.removed_bytes == weight > 100_000
+    assert answer.removed_bytes > 100_000
     assert not os.path.exists(paths.cache())
     assert [p.name for p in environments.iterdir() if p.is_dir()] == ["used"]
 
@@ -228,8 +215,6 @@ def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_removed(root,
     arguments[field] = name if field == "project" else ["r", name]
     with pytest.raises(Refusal, match="is not the name of a run, a release or an environment"):
         remove(**arguments)
-    with pytest.raises(Refusal, match="is not the name of a run, a release or an environment"):
-        weigh(**arguments)
     assert remaining() == ["r"]
 
 

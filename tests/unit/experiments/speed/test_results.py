@@ -11,7 +11,6 @@ from tfdeploy.experiments.speed.results import (
     FAILED,
     MEASURED,
     Cell,
-    Prices,
     Rate,
     Result,
     Sweep,
@@ -89,15 +88,9 @@ def test_an_asynchronous_speed_up_counts_steps():
 
 
 def test_a_synchronous_step_takes_a_batch_from_every_worker():
-    results = [measured(1, 1, 10.0), measured(1, 4, 9.0)]
-    sweep = make_sweep(*results, synchronous=True, examples_per_step=128)
+    sweep = make_sweep(measured(1, 1, 10.0), measured(1, 4, 9.0), synchronous=True)
     assert medians(map(sweep.speedup, sweep)) == [1.0, 3.6]
-    assert medians(map(sweep.examples_per_s, sweep)) == [1280.0, 4608.0]
     assert [sweep.efficiency(each) for each in sweep] == [1.0, 0.9]
-    asynchronous = make_sweep(*results, examples_per_step=128)
-    assert medians(map(asynchronous.examples_per_s, asynchronous)) == [1280.0, 1152.0]
-    without = make_sweep(*results)
-    assert medians(map(without.examples_per_s, without)) == [None, None]
 
 
 def test_without_ps_a_separate_chief_trains_too():
@@ -153,20 +146,11 @@ def test_each_cell_has_a_row():
     sweep = make_sweep(measured(1, 1, 1234.5), failed(1, 2), *repeated)
     why = "run-1-2: worker:1 on b: it ended: exit 1"
     rows = [report.row(sweep, each) for each in sweep]
-    assert [tuple(row[name] for name in report.columns(sweep)) for row in rows] == [
+    assert [tuple(row[name] for name in report.COLUMNS) for row in rows] == [
         ("1", "1", "1", "1234", "1.00x", "100%", ""),
         ("1", "2", "0 of 1", "failed", "-", "-", why),
         ("1", "4", "3", "3000 (2000-4000)", "2.43x", "61%", ""),
     ]
-
-
-def test_examples_and_prices_have_columns_if_they_are_known():
-    fields = {"examples_per_step": 128, "prices": Prices({}, 4.608)}
-    sweep = make_sweep(measured(1, 1, 10.0, hosts=("a",)), failed(1, 2), **fields)
-    columns, rows = report.columns(sweep), [report.row(sweep, each) for each in sweep]
-    assert {"EXAMPLES/S", "PRICE/M EXAMPLES"} <= {*columns}
-    assert [row["EXAMPLES/S"] for row in rows] == ["1280", "-"]
-    assert [row["PRICE/M EXAMPLES"] for row in rows] == ["1", "-"]
 
 
 def remarks(*results, **fields):
@@ -183,7 +167,7 @@ def thrice(ps, workers, steps_per_s, **fields):
 def test_the_remarks_name_the_base_and_what_was_measured_to_differ():
     found = remarks(*thrice(1, 1, 10.0), *thrice(2, 1, 10.1), *thrice(1, 2, 9.0), synchronous=True)
     assert found.startswith(
-        "speed-up over 1 ps, 1 worker, in examples: a step takes a batch from every worker\n"
+        "speed-up over 1 ps, 1 worker, in batches: a step takes one from every worker\n"
     )
     assert "with 1 ps: 2 workers after 1: faster\n" in found
     assert found.endswith("for 1 worker: no difference measured between 1 and 2 ps")
@@ -201,12 +185,6 @@ def test_cells_with_few_runs_are_said_to_be_not_compared():
 def test_steps_that_were_read_from_a_log_are_said_so():
     found = remarks(measured(1, 1, 10.0, source="log"), measured(1, 2, 10.0))
     assert "the steps of 1 run are those in the chief's log" in found
-
-
-def test_the_cheapest_cell_is_named():
-    results = [*thrice(1, 1, 10.0, hosts=("a",)), *thrice(1, 2, 12.0, hosts=("a", "b"))]
-    found = remarks(*results, prices=Prices({}, 36.0))
-    assert found.endswith("cheapest: 1 ps, 1 worker, 1000 per million steps")
 
 
 def test_if_nothing_was_measured_the_whole_first_reason_is_printed():

@@ -74,7 +74,6 @@ class EventBoard:
         deadline = time.monotonic() + FIRST_LOOK_S
         for fetcher in () if self._offline else self.fetchers:
             fetcher.looked.wait(max(0.0, deadline - time.monotonic()))
-            fetcher.reports = True
 
     def url(self) -> str:
         """Wait until TensorBoard answers, and return its address. Raises RunError."""

@@ -28,8 +28,8 @@ class EventFetcher:
     """Fetches the events of a run while its context is open.
 
     When the run was started again, `reload` gives its new plan. `errors` are those of the last
-    fetch, by host; once `reports` is true, `on_away` is called with them, and `on_back` with a
-    host that answers again, from any thread. `looked` is set after the first fetch.
+    fetch, by host; `on_away` is called with them, and `on_back` with a host that answers again.
+    `looked` is set after the first fetch.
     """
 
     def __init__(
@@ -41,7 +41,6 @@ class EventFetcher:
     ) -> None:
         self.run = run
         self.errors: dict[str, TfdeployError] = {}
-        self.reports = False
         self.looked = threading.Event()
         self._on_away, self._on_back, self._reload = on_away, on_back, reload
         self._closed = threading.Event()
@@ -87,7 +86,7 @@ class EventFetcher:
         """Report which hosts do not answer any more, and which do again."""
         before = self.errors
         self.errors = {e.host if isinstance(e, HostError) else "": e for e in errors}
-        if not self.reports or self._closed.is_set():
+        if self._closed.is_set():
             return
         for host, error in self.errors.items():
             if type(before.get(host)) is not type(error):

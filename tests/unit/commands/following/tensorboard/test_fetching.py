@@ -60,9 +60,7 @@ def watcher():
 @pytest.fixture
 def fetcher(run, hosts, watcher):
     watched = (watcher.away.append, watcher.back.append)
-    made = EventFetcher(run, *watched, lambda old: runs.read_folder(old.folder))
-    made.reports = True
-    return made
+    return EventFetcher(run, *watched, lambda old: runs.read_folder(old.folder))
 
 
 def test_a_run_that_is_started_again_is_fetched_by_its_new_plan(run, fetcher, hosts):
