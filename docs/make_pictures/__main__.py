@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from make_pictures import shared
+from make_pictures import shared, trials
 from make_pictures.drawing import COLUMNS, PICTURES, run, say, still, write
 from make_pictures.files import PLAN, REPORT, SESSION, STATUS, WATCH
 from make_pictures.site import training_site
@@ -47,6 +47,7 @@ def main() -> None:
             subprocess.run(["tfdeploy", "stop"], cwd=folder, check=False)
             raise
     shared.main()
+    trials.main()
 
 
 def make_terminal_pictures(folder: Path) -> None:

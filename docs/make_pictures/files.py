@@ -35,4 +35,9 @@ QUEUE = (
     "tfdeploy queue: three runs of erin, bob and dave with their priority and how long they have "
     "waited, and what each of them waits for on its hosts.",
 )
-ALL = (SESSION, WATCH, PLAN, STATUS, REPORT, HOSTS, QUEUE)
+TRIALS = (
+    "trials.svg",
+    "tfdeploy trials: each of twelve trials with its accuracy, the step at which it was reached, "
+    "its time, state, parameters, host and attempts.",
+)
+ALL = (SESSION, WATCH, PLAN, STATUS, REPORT, HOSTS, QUEUE, TRIALS)

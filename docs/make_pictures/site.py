@@ -1,4 +1,4 @@
-"""Three hosts on this machine, each with an sshd of its own, and a project that trains on them."""
+"""Hosts on this machine, each with an sshd of its own, and projects that train on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "examples" / "digits"
+EXAMPLES = ROOT / "examples"
 HOSTS = ("cpu-01", "cpu-02", "cpu-03")
 PYTHON = "venv/bin/python"
 PORTS = 3  # of each host
@@ -42,16 +42,53 @@ directory = "{directory}"
 """
 
 
+TRIALS_HOST = """
+[hosts.{name}]
+workers = 1
+address = "{address}"
+ports = "auto"
+python = "{python}"
+directory = "{directory}"
+"""
+
+
 @contextmanager
 def training_site(scratch: Path, steps: int) -> Iterator[Path]:
     """Yield the folder of a project whose first host has a ps, and the others a worker each."""
+    with _sshds(scratch) as (_, config):
+        yield _project(scratch, config, steps)
+
+
+@contextmanager
+def trials_site(scratch: Path) -> Iterator[tuple[Path, dict[str, Sshd]]]:
+    """Yield the folder of the example of trials, with two slots on each of two hosts, and the sshd
+    of all hosts."""
+    with _sshds(scratch) as (sshds, config):
+        (scratch / "venv").symlink_to(sys.prefix)
+        ignored = shutil.ignore_patterns("runs", "__pycache__")
+        copy = Path(shutil.copytree(EXAMPLES, scratch / "examples", ignore=ignored))
+        (copy / ".git").mkdir()
+        file = copy / "trials" / "hosts.toml"
+        tables = [
+            TRIALS_HOST.format(name=name, address=ADDRESS, python=scratch / PYTHON,
+                               directory=scratch / name) for name in HOSTS[:2]
+        ]  # fmt: skip
+        text = file.read_text().partition("[hosts.")[0]
+        text = text.replace("slots_per_host = 4", "slots_per_host = 2\nlost_after_s = 20")
+        file.write_text("".join([f'ssh_config = "{config}"\n', text, *tables]))
+        yield file.parent, sshds
+
+
+@contextmanager
+def _sshds(scratch: Path) -> Iterator[tuple[dict[str, Sshd], Path]]:
+    """Yield the sshd of each host, and an ssh_config with all of them."""
     keys = Keys(scratch / "keys")
     sshds = {name: Sshd(scratch, keys) for name in HOSTS}
     try:
         known_hosts, config = scratch / "known_hosts", scratch / "ssh_config"
         known_hosts.write_text("".join(sshd.known_hosts_line for sshd in sshds.values()))
         write_ssh_config(config, keys, known_hosts, {n: s.entry() for n, s in sshds.items()})
-        yield _project(scratch, config, steps)
+        yield sshds, config
     finally:
         for sshd in sshds.values():
             sshd.stop()
@@ -60,7 +97,9 @@ def training_site(scratch: Path, steps: int) -> Iterator[Path]:
 def _project(scratch: Path, ssh_config: Path, steps: int) -> Path:
     (scratch / "venv").symlink_to(sys.prefix)  # messages of TensorFlow show this path
     folder = scratch / "digits"
-    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("runs", "__pycache__", "*.toml"))
+    shutil.copytree(
+        EXAMPLES / "digits", folder, ignore=shutil.ignore_patterns("runs", "__pycache__", "*.toml")
+    )
     ports = iter(free_ports(PORTS * len(HOSTS)))
     tables = [
         HOST.format(

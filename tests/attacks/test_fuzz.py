@@ -23,7 +23,6 @@ from attacks import signed_messages
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs
 from tfdeploy.agent.reports import progress
-from tfdeploy.agent.supervision.trials.objective import Objective
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config import toml_text
 from tfdeploy.documents import Failure, to_json
@@ -34,6 +33,7 @@ from tfdeploy.hosts.agent_session import AgentExited, Query, Session
 from tfdeploy.hosts.following import Subscription
 from tfdeploy.release import gitignore
 from tfdeploy.shared import event_scalars, state_file
+from tfdeploy.shared.objective import Objective
 from tfdeploy.shared.protocol.message import parse_lines
 from tfdeploy.shared.protocol.record import field_types
 from tfdeploy.shared.protocol.reports import Follow

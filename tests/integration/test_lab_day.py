@@ -150,7 +150,7 @@ def test_the_day_of_a_lab(place, notes):
         lambda: not any(project.processes() for project in projects),
         "the end of all runs",
         lambda: [file.stat().st_size for file in notes.iterdir()],
-        every_s=0.5,
+        every_s=2.0,
     )
     on_all = (user.needing(*everything) for user in users.values())
     runs = [run for each in on_all for run in json.loads(each.ok("runs", "--json"))["runs"]]

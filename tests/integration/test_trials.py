@@ -100,6 +100,9 @@ def test_all_files_come_home_if_that_is_wanted(project):
 def test_a_dry_run_shows_all_trials_and_starts_nothing(project):
     shown = project.ok("trials", *values(6), "--dry-run")
     assert "trials   6, 4 trials at once" in shown
+    assert project.ok("plan", *values(6)) == shown
+    document = json.loads(project.ok("plan", *values(6), "--json"))
+    assert [trial["lr"] for trial in document["trials"]] == [f"0.0{n}" for n in range(1, 7)]
     assert not (project.folder / "runs").exists()
 
 
@@ -118,6 +121,22 @@ def test_an_objective_that_nobody_writes_stops_after_the_first_trials(project):
     assert done.returncode == 1
     assert "it wrote no val_acc; it wrote val_accuracy" in done.stderr
     assert [t["state"] for t in table(project).values()].count("SUCCEEDED") <= 4
+
+
+def test_a_host_whose_disk_is_full_starts_no_more_trials(project):
+    full = "import os\nif '/two/' in os.getcwd(): raise OSError(28, os.strerror(28))\n"
+    (project.folder / "train.py").write_text(full + SCRIPT)
+    trials = json.loads(project.ok("trials", *values(8), *OBJECTIVE, "--json"))["trials"]
+    assert {(t["state"], t["host"]) for t in trials} == {("SUCCEEDED", "one")}
+    assert sum(t["attempts"] - 1 for t in trials) <= 2  # one of each slot
+
+
+def test_no_number_is_never_the_best_and_ends_no_other_trial(project):
+    document = json.loads(
+        project.ok("trials", "--param", "lr=nan,0.1,inf,0.2", *OBJECTIVE, "--json")
+    )
+    assert [t["value"] for t in document["trials"]] == [0.4, 0.2, None, None]
+    assert {t["reason"] for t in document["trials"][2:]} == {"its val_accuracy is no number"}
 
 
 def start(project, count, *words):
@@ -186,8 +205,7 @@ def test_a_stopped_run_continues_with_the_trials_that_have_not_ended(project):
     assert {t["state"] for n, t in table(project).items() if n < 4} == {"INTERRUPTED"}
     gate.touch()
     project.ok("resume")
-    project.ok("attach")
-    assert [t["state"] for t in table(project).values()] == ["SUCCEEDED"] * 6
+    assert "6 trials: 6 succeeded; best: trial 5 with" in project.ok("attach")
     assert [table(project)[n]["attempts"] for n in range(6)] == [2, 2, 2, 2, 1, 1]
 
 

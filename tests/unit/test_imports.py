@@ -142,7 +142,10 @@ HOMES = {
         "commands/following/tensorboard/board.py",
         "release/git.py",
     ),
-    "tensorboard": ("commands/following/tensorboard/process.py",),
+    "tensorboard": (
+        "commands/following/tensorboard/hparams.py",
+        "commands/following/tensorboard/process.py",
+    ),
     "uv": ("environments/wheelhouse.py",),
     "tensorflow": ("inside/",),
     "grpc": (),

@@ -134,12 +134,13 @@ def _reload(run: Run) -> Run:
 
 def _gather_facts(run: Run, offline: bool) -> RunFacts:
     from tfdeploy.commands import status as command
+    from tfdeploy.commands.trials import trials_of
     from tfdeploy.experiments.run_report.facts import gather
 
     if offline:
-        return gather(run, None)
+        return gather(run, None, trials_of(None, run))
     with open_fleet(run) as fleet:
-        return gather(run, command.status(fleet, run, LOG_LINES))
+        return gather(run, command.status(fleet, run, LOG_LINES), trials_of(fleet, run))
 
 
 @add_command(

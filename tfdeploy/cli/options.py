@@ -13,7 +13,8 @@ from tfdeploy.cli.command import INTERRUPTED
 from tfdeploy.config.hosts_file import NAME, VARIABLE, find_hosts_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.start import Queue
@@ -118,6 +119,25 @@ RunName = Annotated[
     str | None,
     typer.Option("--name", metavar="NAME", help="A name for this run, for {name} and --run."),
 ]
+Params = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        metavar="NAME=VALUES",
+        help="Values of an option of the program, one for each trial: lr=0.1,0.01, or a range for "
+        "--random: lr=1e-4..0.1:log. Repeatable.",
+    ),
+]
+Random = Annotated[
+    int | None,
+    typer.Option(
+        "--random", metavar="N", min=1, help="Draw N combinations for trials. Default: all of them."
+    ),
+]
+Repeat = Annotated[
+    int | None,
+    typer.Option("--repeat", metavar="N", min=1, help="Run each combination of trials N times."),
+]
 OlderRelease = Annotated[
     str | None,
     typer.Option(
@@ -219,6 +239,21 @@ def load_intent(
     inventory = with_hosts(inventory, on) if on else inventory
     inventory = with_shared_gpus(inventory) if share_gpus else inventory
     return opening.plan(inventory, words or (), variables or (), changed, name or "", release or "")
+
+
+def load_trials(
+    hosts: Path,
+    given: Mapping[str, Any],
+    words: Sequence[str] | None,
+    variables: Sequence[str] | None,
+    name: str | None,
+) -> Intent:
+    """Plan the trials of hosts.toml, with the keys of [trials] that the command line has."""
+    from tfdeploy.api import opening
+    from tfdeploy.commands.trials import plan_trials
+
+    inventory = plan_trials(load_inventory(hosts), given)
+    return opening.plan(inventory, words or (), variables or (), name=name or "")
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:

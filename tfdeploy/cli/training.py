@@ -17,8 +17,11 @@ from tfdeploy.cli.options import (
     Json,
     OlderRelease,
     OnHosts,
+    Params,
     Priority,
     Quiet,
+    Random,
+    Repeat,
     RunArgument,
     RunId,
     RunName,
@@ -32,6 +35,7 @@ from tfdeploy.cli.options import (
     find_run,
     load_intent,
     load_inventory,
+    load_trials,
     open_fleet,
     parse_queue,
 )
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.run import FinishedRun
     from tfdeploy.commands.start import Queue, StartResult
+    from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
@@ -56,22 +61,34 @@ COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 
-@add_command(PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1")
+@add_command(
+    PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1", "plan --param lr=0.1,0.01  # of `trials`"
+)
 def plan(
     words: Words = None,
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
     name: RunName = None,
+    param: Params = None,
+    random: Random = None,
+    repeat: Repeat = None,
     json: Json = False,
 ) -> None:
-    """Show each task's host, port, GPUs and command. Connects to no host."""
+    """Show each task's host, port, GPUs and command, or all trials. Connects to no host."""
     from tfdeploy.commands.preflight.plan_warnings import connection_notes, plan_warnings
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
     from tfdeploy.output.plan_output import print_plan
 
-    intent = load_intent(hosts, words, env, counts, name)
+    values = {"params": param, "random": random, "repeat": repeat}
+    given = {key: value for key, value in values.items() if value}
+    if given and counts:
+        raise typer.BadParameter("--with: trials have slots; set slots_per_host in hosts.toml")
+    if given:
+        intent = load_trials(hosts, given, words, env, name)
+    else:
+        intent = load_intent(hosts, words, env, counts, name)
     notes = [*plan_warnings(intent), *connection_notes(intent.inventory)]
     if json:
         print_json(documents.plan_document(intent, notes))
@@ -268,7 +285,7 @@ def run(
             return
         current, ended = _follow(fleet, started.run, console, resilient=resilient)
         finished = finish(fleet, current, ended, console)
-    _exit_with_end(console, current, finished)
+    exit_with_end(console, current, finished, finished)
 
 
 @add_command(TRAIN, "attach", "attach 20260501-101500-3f2a")
@@ -282,6 +299,7 @@ def attach(
     """Follow a run again; at its end stop and collect it, as `run` does."""
     from tfdeploy.cli.watchers import shown_following
     from tfdeploy.commands.run import follow_to_end
+    from tfdeploy.commands.trials import trials_of
     from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
 
@@ -295,7 +313,8 @@ def attach(
         except KeyboardInterrupt:
             exit_from_following(console, attached)
         finished = finish(fleet, attached, ended, console)
-    _exit_with_end(console, attached, finished)
+        trials = trials_of(fleet, attached)
+    exit_with_end(console, attached, finished, finished, trials)
 
 
 def start_and_print(
@@ -348,14 +367,24 @@ def finish(
         exit_interrupted(console, current_run, text, COMMANDS_TO_FINISH)
 
 
-def _exit_with_end(console: Console, ended_run: Run, finished: FinishedRun) -> NoReturn:
-    """Print how the run ended, and exit with its code, or with 1 if a host gave no answer."""
+def exit_with_end(
+    console: Console,
+    ended_run: Run,
+    finished: FinishedRun,
+    document: FinishedRun | TrialsResult,
+    trials: TrialsResult | None = None,
+) -> NoReturn:
+    """Print how the run and its trials ended, or the document with --json; exit with the run's
+    code, or with 1 if a host gave no answer."""
+    from tfdeploy.output.experiment_output import print_trials
     from tfdeploy.output.results_output import print_finished
     from tfdeploy.output.run_events import print_failure
 
     print_finished(console, ended_run, finished)
+    if trials and not console.for_json:
+        print_trials(console, trials)
     if finished.failure:
         print_failure(console, finished.failure)
-    console.print_document(finished)
+    console.print_document(document)
     exit_if_failed(finished.errors)
     raise typer.Exit(finished.exit)

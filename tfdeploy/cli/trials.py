@@ -16,7 +16,10 @@ from tfdeploy.cli.options import (
     Env,
     Hosts,
     Json,
+    Params,
     Quiet,
+    Random,
+    Repeat,
     RunId,
     RunName,
     WaitTime,
@@ -24,7 +27,7 @@ from tfdeploy.cli.options import (
     exit_from_following,
     exit_if_failed,
     find_run,
-    load_inventory,
+    load_trials,
     open_fleet,
     parse_queue,
 )
@@ -51,13 +54,9 @@ REFRESH_S = 2.0
 def trials(
     words: Words = None,
     hosts: Hosts = HOSTS,
-    param: Annotated[list[str] | None, typer.Option("--param", metavar="NAME=VALUES",
-                     help="Values of an option of the program: lr=0.1,0.01, or a range for "
-                     "--random: lr=1e-4..0.1:log. Repeatable.")] = None,
-    random: Annotated[int | None, typer.Option("--random", metavar="N", min=1,
-                      help="Draw N combinations. Default: all of them.")] = None,
-    repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", min=1,
-                      help="Run each combination N times.")] = None,
+    param: Params = None,
+    random: Random = None,
+    repeat: Repeat = None,
     objective: Annotated[str | None, typer.Option("--objective", metavar="NAME:max|min",
                          help="The scalar that says which trial is best: val_accuracy:max.")]
     = None,
@@ -78,8 +77,6 @@ def trials(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Run a training with many parameters, one in each slot of the hosts, or show their table."""
-    from tfdeploy.api import opening
-    from tfdeploy.commands.trials import plan_trials
     from tfdeploy.output.console import Console
     from tfdeploy.output.plan_output import print_plan
 
@@ -90,8 +87,7 @@ def trials(
     if given or start or dry_run or words:
         if run_id:
             raise typer.BadParameter("--run shows a run: leave out what starts another one")
-        intent = opening.plan(plan_trials(load_inventory(hosts), given), words or (), env or (),
-                              name=name or "")  # fmt: skip
+        intent = load_trials(hosts, given, words, env, name)
         if dry_run:
             print_plan(console, intent)
         else:
@@ -117,24 +113,16 @@ def _run(
     intent: Intent, console: Console, accept_new: bool, wait: str | None, *, every: bool
 ) -> None:
     """Start the trials, follow them to their end, and fetch what they reached."""
-    from tfdeploy.cli.training import finish, start_and_print
+    from tfdeploy.cli.training import exit_with_end, finish, start_and_print
     from tfdeploy.commands.trials import list_trials
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.experiment_output import print_trials
-    from tfdeploy.output.results_output import print_finished
-    from tfdeploy.output.run_events import print_failure
 
     with Fleet(intent.inventory, accept_new=accept_new) as fleet:
         run = start_and_print(fleet, intent, console, parse_queue(wait), push_first=True).run
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)
         result = list_trials(fleet, run)
-    print_finished(console, run, finished)
-    console.print_result(result, print_trials)
-    if finished.failure:
-        print_failure(console, finished.failure)
-    exit_if_failed(finished.errors)
-    raise typer.Exit(finished.exit)
+    exit_with_end(console, run, finished, result, result)
 
 
 def _follow(fleet: Fleet, run: Run, console: Console) -> tuple[Run, RunEnd]:

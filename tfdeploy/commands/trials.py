@@ -57,6 +57,9 @@ class Trial:
     """Its exit code; negative for a signal."""
     reason: str = ""
     """Why it is in this state."""
+    at: float | None = None
+    """When it entered this state, in seconds since 1970 by the clock of its host, or of the host
+    that hands out trials."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,14 @@ def require_trials(run: Run) -> None:
         )
 
 
-def list_trials(fleet: Fleet, run: Run) -> TrialsResult:
-    """Ask all hosts what they have recorded, and read what was collected of others."""
+def trials_of(fleet: Fleet | None, run: Run) -> TrialsResult | None:
+    """Return what `list_trials` does; None for a run without trials."""
+    return list_trials(fleet, run) if run.inventory.trials.points else None
+
+
+def list_trials(fleet: Fleet | None, run: Run) -> TrialsResult:
+    """Ask all hosts what they have recorded, and read what was collected of others; without a fleet
+    only read what was collected."""
     request = ListTrials(run.inventory.project, run.id)
 
     def ask(agent: Agent) -> list[TrialRecord]:
@@ -126,7 +135,7 @@ def list_trials(fleet: Fleet, run: Run) -> TrialsResult:
     chief = run.plan.chief.host
     # The chief's host knows of all trials, and says last how those are that still run.
     hosts = sorted(run.plan.hosts, key=lambda host: host == chief)
-    outcomes = fleet.outcomes(hosts, ask)
+    outcomes = fleet.outcomes(hosts, ask) if fleet else {}
     answers = [each for each in outcomes.values() if not isinstance(each, TfdeployError)]
     records = newest([*_collected(run), *(record for answer in answers for record in answer)])
     hosts_of = {str(p.task): p.host for p in run.plan.placements}
@@ -159,6 +168,7 @@ def _trial(
         hosts.get(record.slot),
         record.exit,
         record.reason,
+        record.at,
     )
 
 

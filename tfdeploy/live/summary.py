@@ -48,7 +48,8 @@ def training_parts(watched: WatchedRun, now: float) -> list[str]:
     said = report.log_progress or LogProgress()
     history = watched.history
     rate, left_s, position = history.rate(now), history.left_s(now), history.position
-    parts = [epoch_text(said), _step(report.step if report.step is not None else said.step)]
+    trial = escape_line(report.reason) if watched.run.inventory.trials.points else ""
+    parts = [trial, epoch_text(said), _step(report.step if report.step is not None else said.step)]
     if rate is not None and position and position.unit == "step" and not watched.has_ended:
         parts.append(f"{rate:.3g} steps/s")
     late_s = history.late_s(now)

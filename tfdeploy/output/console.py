@@ -59,7 +59,7 @@ class Console:
     are printed: no steps on the way, and no progress."""
 
     def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
-        self.is_quiet, self._for_json = is_quiet, for_json
+        self.is_quiet, self.for_json = is_quiet, for_json
         self.out = TextStream(stderr=for_json)
         self.err = TextStream(stderr=True)
         self.lock = threading.RLock()  # batches of events are printed by threads of their own
@@ -89,12 +89,12 @@ class Console:
 
     def print_document(self, result: Any) -> None:
         """Print the JSON document of what a command returned, if that is wanted."""
-        if self._for_json:
+        if self.for_json:
             print_json(result)
 
     def print_result(self, result: T, print_table: Callable[[Console, T], None]) -> None:
         """Print what a command returned: as its JSON document, or else as a table."""
-        print_json(result) if self._for_json else print_table(self, result)
+        print_json(result) if self.for_json else print_table(self, result)
 
     def print_step(self, text: str) -> None:
         """Print what is going on, unless only the result is wanted."""

@@ -150,6 +150,8 @@ class PlanDocument:
     """The Python environments of [env]."""
     tasks: Sequence[PlannedTask]
     """All tasks, in the order in which they start."""
+    trials: Sequence[Mapping[str, str]]
+    """The parameters of each trial of `--param`; the tasks are the slots that run them."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,7 @@ def plan_document(intent: Intent, notes: Sequence[TfdeployError]) -> PlanDocumen
         data=_data(intent),
         environments=_environments(intent),
         tasks=[PlannedTask(p, each.argv, each.env, each.files, each.ready) for p, each in placed],
+        trials=intent.inventory.trials.points,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from tfdeploy.formatting.humanize import (
 )
 from tfdeploy.output.status_table import STATE_STYLES
 from tfdeploy.output.stream import table_text
-from tfdeploy.shared.trials import BAD, FAILED, INTERRUPTED, LOST, RUNNING, SUCCEEDED, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
-    from tfdeploy.commands.trials import Trial, TrialsResult
+    from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.errors import TfdeployError
     from tfdeploy.experiments.compare import (
         ComparedRun,
@@ -41,10 +39,7 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
     from tfdeploy.output.stream import Cell
 
-TRIAL_STATES = {
-    SUCCEEDED: "succeeded", BAD: "ended early", FAILED: "failed", RUNNING: "running",
-    WAITING: "waiting", LOST: "lost", INTERRUPTED: "interrupted",
-}  # fmt: skip
+
 MAX_LIVE_TRIALS = 20
 
 
@@ -77,8 +72,10 @@ def print_sweep(console: Console, sweep: Sweep) -> None:
 
 def print_trials(console: Console, result: TrialsResult) -> None:
     """Print a row for each trial, the best one first."""
-    console.out.print_table(_trial_columns(result), _trial_rows(result))
-    console.print_text("", _trial_summary(result))
+    from tfdeploy.experiments import trial_table
+
+    console.out.print_table(trial_table.columns(result), _trial_rows(result))
+    console.print_text("", trial_table.summary(result))
 
 
 def trials_progress(
@@ -239,48 +236,11 @@ def _point_text(point: TargetPoint | None) -> str:
     return f"step {point.step}" if seconds == "-" else f"step {point.step}, {seconds} s"
 
 
-def _trial_columns(result: TrialsResult) -> tuple[str, ...]:
-    parameters = result.trials[0].parameters if result.trials else ()
-    objective, _ = result.run.inventory.trials.goal
-    values = (objective, "AT STEP") if objective else ()
-    reason = ("REASON",) if any(map(_trial_reason, result.trials)) else ()
-    # What matters first: a narrow terminal cuts the rest.
-    return ("TRIAL", *values, "TIME", "STATE", *parameters, "HOST", *reason)
-
-
 def _trial_rows(result: TrialsResult) -> Iterator[dict[str, Cell]]:
-    """Yield the cells of each trial, by column."""
-    objective, _ = result.run.inventory.trials.goal
-    for trial in result.trials:
-        yield {
-            **trial.parameters,
-            "TRIAL": str(trial.number),
-            objective: "-" if trial.value is None else f"{trial.value:.6g}",
-            "AT STEP": "-" if trial.step is None else str(trial.step),
-            "TIME": "-" if trial.seconds is None else format_duration(trial.seconds),
-            "STATE": (trial.state, STATE_STYLES.get(trial.state, "")),
-            "HOST": f"{trial.host} {trial.task}" if trial.host else trial.task or "-",
-            "REASON": _trial_reason(trial),
-        }
+    from tfdeploy.experiments import trial_table
 
-
-def _trial_reason(trial: Trial) -> str:
-    attempt = f"attempt {trial.attempts}" if trial.attempts > 1 else ""
-    return ": ".join(filter(None, (attempt, trial.reason)))
-
-
-def _trial_summary(result: TrialsResult) -> str:
-    """Return how many trials are in which state, and which one is best."""
-    counts = Counter(trial.state for trial in result.trials)
-    states = ", ".join(
-        f"{counts[state]} {name}" for state, name in TRIAL_STATES.items() if counts[state]
-    )
-    trials = f"{format_count(len(result.trials), 'trial')}: {states}"
-    best = next((trial for trial in result.trials if trial.number == result.best), None)
-    if best is None or best.value is None:
-        return trials
-    words = " ".join(f"{name}={value}" for name, value in best.parameters.items())
-    return f"{trials}; best: trial {best.number} with {best.value:.6g} ({words})"
+    for row in trial_table.rows(result):
+        yield {**row, "STATE": (row["STATE"], STATE_STYLES.get(row["STATE"], ""))}
 
 
 @contextmanager
@@ -290,10 +250,13 @@ def _live_trials(console: RichConsole) -> Iterator[Callable[[TrialsResult], None
     from rich.live import Live
     from rich.text import Text
 
+    from tfdeploy.experiments import trial_table
+
     def draw(result: TrialsResult) -> None:
-        table = table_text(_trial_columns(result), list(_trial_rows(result))[:MAX_LIVE_TRIALS])
+        rows = [*_trial_rows(result)][:MAX_LIVE_TRIALS]
+        table = table_text(trial_table.columns(result), rows)
         table.no_wrap, table.overflow = True, "ellipsis"
-        view.update(Group(table, Text(escape_line(_trial_summary(result)))), refresh=True)
+        view.update(Group(table, Text(escape_line(trial_table.summary(result)))), refresh=True)
 
     with Live(console=console, transient=True, auto_refresh=False) as view:
         yield draw

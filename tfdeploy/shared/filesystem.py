@@ -1,16 +1,17 @@
-"""Read, open, hash, replace, move, link or copy a file, append to one that stays small; remove a
-folder; recognize a full disk."""
+"""Read, open, hash, replace, move, link or copy a file, append to one that stays small; walk
+through a folder, or remove it; recognize a full disk."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from collections import deque
 
 from . import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Callable, List
+    from typing import Callable, Iterator, List
 
     Shorten = Callable[[List[bytes]], List[bytes]]
 
@@ -128,6 +129,20 @@ def link_or_copy(source: str, target: str) -> None:
         import shutil  # as in remove_folder
 
         shutil.copy2(source, target)
+
+
+def walk(folder: str, excluded: str = "") -> Iterator[os.DirEntry[str]]:
+    """Yield all entries below a folder, level by level, so that a limit skips the deepest."""
+    remaining = deque([folder])
+    while remaining:
+        try:
+            with os.scandir(remaining.popleft()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False) and entry.path != excluded:
+                        remaining.append(entry.path)
+                    yield entry
+        except OSError:
+            continue
 
 
 def remove_folder(folder: str) -> None:

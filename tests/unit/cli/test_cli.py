@@ -232,7 +232,7 @@ def test_plan_as_json_is_one_document(tfdeploy, folder):
     assert (code, err) == (0, "")
     assert list(document) == [
         "project", "chief", "chief_port", "cluster", "network", "secrets", "notes", "release",
-        "data", "environments", "tasks",
+        "data", "environments", "tasks", "trials",
     ]  # fmt: skip
 
     assert (document["project"], document["chief"]) == ("digits", "worker:0")

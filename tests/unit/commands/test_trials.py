@@ -13,11 +13,6 @@ from tfdeploy.shared.trials import BAD, FAILED, RUNNING, SUCCEEDED, TrialRecord,
 POINTS = "".join(f"{{lr = '{n}'}}, " for n in range(4))
 
 
-class Offline:
-    def outcomes(self, hosts, act):
-        return {}
-
-
 @pytest.fixture
 def result(tmp_path):
     """Return a function that returns the table of a run with these records."""
@@ -28,7 +23,7 @@ def result(tmp_path):
         journal = run.folder / "logs" / "worker-0.trials.jsonl"
         journal.parent.mkdir(parents=True)
         journal.write_bytes(b"".join(map(to_line, records)))
-        return list_trials(Offline(), run)
+        return list_trials(None, run)
 
     return make
 

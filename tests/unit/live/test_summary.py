@@ -117,3 +117,10 @@ def test_a_run_that_has_ended_has_no_rate_and_no_time_left():
     watched = trained("2.0", "1.0")
     watched.take("w", sample(task_use(state="SUCCEEDED")), 20.0)
     assert training_parts(watched, 20.0) == ["epoch 2/10, batch 50/100", "loss 1.0 █▁"]
+
+
+def test_the_training_of_a_slot_begins_with_its_trial():
+    watched = watched_run(f"[trials]\npoints = [{{lr = '1'}}]\n{ONE}")
+    report = task_use(log_progress=keras(1, 50), reason="trial 0: lr=1")
+    watched.take("w", sample(report), 0.0)
+    assert training_parts(watched, 0.0)[:2] == ["trial 0: lr=1", "epoch 1/10, batch 50/100"]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from itertools import islice
 
 from ...shared import TYPE_CHECKING, records
 from ...shared.event_records import EVENTS
+from ...shared.filesystem import walk
 from ...shared.units import MAX_ENTRIES
 from .. import paths
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List
+    from typing import Dict, List
 
     from ...shared.protocol.outputs import EventFiles
 
@@ -69,20 +69,6 @@ def in_folder(folder: str, excluded: str = "") -> List[EventFile]:
         except OSError:  # it was deleted
             continue
     return found
-
-
-def walk(folder: str, excluded: str = "") -> Iterator[os.DirEntry[str]]:
-    """Yield all entries below a folder, level by level, so that a limit skips the deepest."""
-    remaining = deque([folder])
-    while remaining:
-        try:
-            with os.scandir(remaining.popleft()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False) and entry.path != excluded:
-                        remaining.append(entry.path)
-                    yield entry
-        except OSError:
-            continue
 
 
 def _belongs_to_another_task(task_dir: str, folder: str) -> bool:

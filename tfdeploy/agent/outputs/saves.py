@@ -12,10 +12,10 @@ import stat
 
 from ...shared import TYPE_CHECKING
 from ...shared.event_records import EVENTS
+from ...shared.filesystem import walk
 from ...shared.protocol.outputs import SavedPath
 from ...shared.units import SKIPPED_FOLDER
 from .. import paths
-from .event_files import walk
 
 if TYPE_CHECKING:
     from typing import Dict, Iterable, List, Tuple

@@ -60,7 +60,7 @@ class RunProgress:
         work = paths.work(self._task_dir)
         folders = dict.fromkeys([work, paths.checkpoints(self._task_dir, self._checkpoint_dir)])
         for folder in folders:
-            for entry in islice(event_files.walk(folder), MAX_ENTRIES):
+            for entry in islice(filesystem.walk(folder), MAX_ENTRIES):
                 try:
                     if entry.is_file(follow_symlinks=False) and _counts(entry):
                         yield _file_version(entry)

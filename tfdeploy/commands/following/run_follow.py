@@ -150,17 +150,18 @@ class _Progress(Listener):
         self.collector.announce_outputs()
 
     def silent_for(self, patience_s: float) -> dict[str, HostError]:
-        """Return the hosts that the run depends on and that have not answered for `patience_s`.
+        """Return the hosts that the run depends on and that have not answered for `patience_s`."""
+        essential = {p.host for p in self.run.plan.essential}
+        return {h: error for h, error in self._all_silent(patience_s).items() if h in essential}
 
-        There are none while all hosts except this machine are silent: then the controller's own
-        network has failed.
-        """
+    def _all_silent(self, patience_s: float) -> dict[str, HostError]:
+        """Return the hosts that have not answered for this time; none while all except this machine
+        are silent, because then the controller's own network has failed."""
         hosts = self.run.plan.hosts
         if len(self._silent) == sum(not self.run.inventory.host(h).is_local for h in hosts):
             return {}
-        essential = {p.host for p in self.run.plan.essential}
         before = time.monotonic() - patience_s
-        return {h: e for h, (at, e) in self._silent.items() if h in essential and at < before}
+        return {host: error for host, (at, error) in self._silent.items() if at < before}
 
     def cut_off(self) -> tuple[str, ...]:
         """Return the workers that were stopped because the chief has succeeded."""
@@ -169,7 +170,7 @@ class _Progress(Listener):
 
     def give_up(self, patience_s: float) -> None:
         """Wait no longer for tasks of hosts that have been silent for this time."""
-        silent = self.silent_for(patience_s)
+        silent = self._all_silent(patience_s)
         tasks = {str(p.task) for p in self.run.plan.placements if p.host in silent}
         self.active -= tasks
 
@@ -227,6 +228,8 @@ def _wait_for_other_tasks(
 
 def _linger_s(run: Run) -> float:
     """Return how long other tasks may run after the chief has succeeded."""
+    if run.inventory.trials.points:  # no slot has one any more
+        return END_MARGIN_S
     training = run.inventory.training
     workers_s = launch.stragglers_s(training, run.plan)
     evaluates = any(p.task.job == "evaluator" for p in run.plan.placements)

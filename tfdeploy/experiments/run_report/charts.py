@@ -40,9 +40,11 @@ class Chart:
     legend: tuple[str, ...] = ()
 
 
-def draw(runs: Sequence[TrainedRun], prefix: str) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
+def draw(
+    runs: Sequence[TrainedRun], prefix: str, of: str = "run"
+) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
     """Return the charts, and the names of the scalars that are left out. `prefix` is that of ids in
-    the page."""
+    the page, `of` what each of the runs is called."""
     names = _ordered({name for run in runs for name in run.scalars})
     labels = [run.label for run in runs]
     found = [TimePanel(name, _scalar_lines(runs, name), labels) for name in names[:MAX_CHARTS]]
@@ -50,7 +52,7 @@ def draw(runs: Sequence[TrainedRun], prefix: str) -> tuple[tuple[Chart, ...], tu
     every = (*found[:1], speed, *over_time.gpu_panels(runs), *found[1:])
     panels = [panel for panel in every if panel.lines]
     axis = over_time.of_all(panels)
-    charts = tuple(_chart(panel, axis, f"{prefix}-{number}") for number, panel in enumerate(panels))
+    charts = tuple(draw_panel(p, axis, f"{prefix}-{n}", of) for n, p in enumerate(panels))
     more = tuple(escape_line(name) for name in names[MAX_CHARTS:])
     return (*charts, *_log_charts(runs, labels, prefix)), more
 
@@ -68,7 +70,7 @@ def _log_charts(runs: Sequence[TrainedRun], labels: Sequence[str], prefix: str) 
             panel = Panel("", unit, "", lines, log=_log_axis(LOSS, lines))
             svg = plots.to_web_svg(panel, labels, f"{prefix}-{unit}")
             title = "loss, as the log prints it"
-            yield Chart(title, svg, f"The loss over {unit}s. {_describe(lines)}")
+            yield Chart(title, svg, f"The loss over {unit}s. {describe(lines)}")
 
 
 def _ordered(names: Iterable[str]) -> list[str]:
@@ -108,17 +110,18 @@ def _speed_lines(runs: Sequence[TrainedRun]) -> list[Line]:
     return lines
 
 
-def _chart(panel: TimePanel, axis: TimeAxis, name: str) -> Chart:
+def draw_panel(panel: TimePanel, axis: TimeAxis, name: str, of: str = "run") -> Chart:
+    """Draw a panel on an axis. `name` is the prefix of its ids, `of` whose start is 0."""
     title = escape_line(panel.title)
     title = title if len(title) <= MAX_TITLE else f"{title[:MAX_TITLE]}…"
     drawn = Panel(
-        "", f"{axis.unit} since the run's start", "", [axis.scale(line) for line in panel.lines],
+        "", f"{axis.unit} since the {of}'s start", "", [axis.scale(line) for line in panel.lines],
         log=_log_axis(title, panel.lines), xlimits=axis.limits,
         ylimits=(0.0, panel.top) if panel.top else None,
     )  # fmt: skip
     svg = plots.to_web_svg(drawn, panel.labels, name)
     legend = tuple(panel.labels) if panel.legend else ()
-    return Chart(title, svg, f"{title} over time. {_describe(panel.lines)}", legend)
+    return Chart(title, svg, f"{title} over time. {describe(panel.lines)}", legend)
 
 
 def _log_axis(title: str, lines: Sequence[Line]) -> str:
@@ -129,7 +132,8 @@ def _log_axis(title: str, lines: Sequence[Line]) -> str:
     return "y" if max(numbers) / min(numbers) > LOG_RATIO else ""
 
 
-def _describe(lines: Sequence[Line]) -> str:
+def describe(lines: Sequence[Line]) -> str:
+    """Return the lines in words."""
     texts = []
     for line in lines:
         numbers = [y for y in line.ys if math.isfinite(y)]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.commands.status import RunStatus
+    from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.experiments.history import Pause
     from tfdeploy.experiments.run_report.over_time import GpuSample
     from tfdeploy.experiments.scalars import LogLosses, Series
@@ -50,8 +51,9 @@ class RunFacts:
 
     `status` is None if the hosts were not asked. `histories` and `logs` are by task, `gpus` by task
     with GPUs; `known_until` is the time of the newest information about the tasks, in seconds since
-    the epoch. `previous` is the run before it. `missing` says what the report lacks and how to get
-    it.
+    the epoch. `previous` is the run before it. `trials` are its trials if it has any; then it has
+    no `scalars` and `log_losses`, because each trial has its own. `missing` says what the report
+    lacks and how to get it.
     """
 
     run: Run
@@ -65,6 +67,7 @@ class RunFacts:
     gpus: Mapping[str, tuple[GpuSample, ...]]
     previous: Run | None
     redact: Redactor
+    trials: TrialsResult | None = None
 
     @property
     def label(self) -> str:
@@ -103,16 +106,16 @@ class RunFacts:
         return (*_missing(self), *_missing_gpu_use(self))
 
 
-def gather(run: Run, status: RunStatus | None) -> RunFacts:
+def gather(run: Run, status: RunStatus | None, trials: TrialsResult | None = None) -> RunFacts:
     """Read the run's folder and add what its hosts answered. Raises RunError if a file that should
     be read can't be."""
     try:
-        return _gather(run, status)
+        return _gather(run, status, trials)
     except OSError as error:
         raise RunError(f"{error.filename} can't be read: {error.strerror}") from None
 
 
-def _gather(run: Run, status: RunStatus | None) -> RunFacts:
+def _gather(run: Run, status: RunStatus | None, trials: TrialsResult | None) -> RunFacts:
     redactor, now = Redactor(run.inventory, os.environ), time.time()
     histories, logs_ = {}, {}
     for placement in run.plan.placements:
@@ -123,20 +126,22 @@ def _gather(run: Run, status: RunStatus | None) -> RunFacts:
         live = [clean_line(line) for line in report.log] if report else []
         logs_[task] = tuple(redactor(line) for line in live or log_tail(run, name))
     is_live = status and any(map(status.report, histories))
-    found = scalars.read_events(run.folder / "events")
+    found = {} if trials else scalars.read_events(run.folder / "events")
     log = run.folder / "logs" / f"{run.plan.chief.task.file_name}.log"
+    has_losses = not found and not trials
     return RunFacts(
         run=run,
         status=status,
         histories=histories,
         known_until=now if is_live else _collected_at(run),
         scalars=found,
-        log_losses=NO_LOSSES if found else scalars.parse_losses(_read_end(log, MAX_LOG_BYTES)),
+        log_losses=scalars.parse_losses(_read_end(log, MAX_LOG_BYTES)) if has_losses else NO_LOSSES,
         results=results(run),
         logs=logs_,
         gpus=_gpu_use(run, _started_s(run, histories), now),
         previous=_previous(run),
         redact=redactor,
+        trials=trials,
     )
 
 
@@ -178,7 +183,7 @@ def _missing(facts: RunFacts) -> Iterator[str]:
     if not (run.folder / "logs").is_dir():
         collect = f"tfdeploy collect {run.flags}"
         yield f"Logs, events and histories were not collected yet: {collect}"
-    elif not facts.scalars:
+    elif not facts.scalars and not facts.trials:
         yield "No event files: the run wrote none, or they were not collected."
     without = [task for task, changes in histories.items() if not changes]
     if without:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.run_report import charts, timeline
+from tfdeploy.experiments.run_report import charts, timeline, trials
 from tfdeploy.experiments.run_report.summary import (
     compare,
     different_settings,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.run_report.facts import RunFacts
     from tfdeploy.experiments.run_report.summary import DifferenceRow
     from tfdeploy.experiments.run_report.timeline import Timeline
+    from tfdeploy.experiments.run_report.trials import TrialsView
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -59,6 +60,7 @@ class RunView:
     more_scalars: tuple[str, ...]
     changes: tuple[DifferenceRow, ...]
     commands: tuple[tuple[str, str], ...]
+    trials: TrialsView | None
 
     @property
     def run(self) -> Run:
@@ -94,6 +96,7 @@ def view(facts: RunFacts, number: int = 1) -> RunView:
             ),
             ("Everything as it was, from the record of the run", recorded_hosts(run)),
         ),
+        trials=trials.view(facts, f"run{number}"),
     )
 
 

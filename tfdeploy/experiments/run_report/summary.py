@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.experiments import history, metrics
+from tfdeploy.experiments import history, metrics, trial_table
 from tfdeploy.experiments.run_report import charts, redact
 from tfdeploy.experiments.run_report.over_time import TrainedRun
 from tfdeploy.experiments.scalars import of_same_clock, step_times
@@ -56,6 +56,7 @@ def summary(facts: RunFacts) -> tuple[tuple[str, str], ...]:
         ("Hosts", str(len(run.plan.hosts))),
         ("Restarts", str(sum(restarts_of(facts).values()))),
         *_last_scalars(facts),
+        ("Trials", trial_table.summary(facts.trials) if facts.trials else ""),
         ("Release", run.release),
         ("Commit", _commit(run)),
         *((f"Data {place}", release) for place, release in run.data.items()),

@@ -186,7 +186,7 @@ class Board:
             self._journal.add(trial)
         self._records[trial.trial] = trial
         failed = self._failures.setdefault(trial.trial, set())
-        if trial.may_be_retried:
+        if trial.may_be_retried and not trial.is_full:  # a full slot gets no other one
             failed.add(trial.attempt)
         is_tried_again = trial.may_be_retried and len(failed) < self._settings.attempts
         if trial.state == INTERRUPTED or is_tried_again:

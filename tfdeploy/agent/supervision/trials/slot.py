@@ -8,6 +8,7 @@ import time
 
 from ....shared import TYPE_CHECKING, records
 from ....shared.filesystem import NO_SPACE
+from ....shared.objective import Objective
 from ....shared.outcome import describe_exit
 from ....shared.protocol.record import replace
 from ....shared.records import FAILED, READY, SUCCEEDED
@@ -21,7 +22,6 @@ from ..spawn import spawn
 from ..supervisor import Supervisor
 from ..termination import Order
 from .board import Journal
-from .objective import Objective
 
 if TYPE_CHECKING:
     from typing import Any, List, Optional

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tfdeploy.commands.following.signals import delay_signals
+from tfdeploy.commands.following.tensorboard import hparams
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
+from tfdeploy.commands.trials import trials_of
 from tfdeploy.errors import RunError
 from tfdeploy.shared.event_records import EVENTS
 
@@ -86,10 +88,11 @@ class EventBoard:
 
 def prepare_events(run: Run) -> Path:
     """Return the folder that TensorBoard reads: what is no regular file in it is deleted, because
-    it might lead elsewhere. Raises RunError."""
+    it might lead elsewhere, and trials get their parameters. Raises RunError."""
     folder = run.open() / "events"
     try:
         folder.clean(lambda name: True)
+        hparams.write(run, trials_of(None, run))
     except OSError as error:
         message = f"{error.filename or folder.path} can't be used: {error.strerror}"
         raise RunError(message) from None
@@ -99,7 +102,8 @@ def prepare_events(run: Run) -> Path:
 def events_of(run: Run) -> list[int]:
     """Return the size of each event file of a run that was fetched."""
     found = (run.open() / "events").files().items()
-    return [info.st_size for path, info in found if EVENTS in path.rpartition("/")[2]]
+    names = ((path.rpartition("/")[2], info.st_size) for path, info in found)
+    return [size for name, size in names if EVENTS in name and name != hparams.NAME]
 
 
 def run_labels(runs: Sequence[Run]) -> dict[str, str]:

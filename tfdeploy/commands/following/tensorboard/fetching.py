@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from tfdeploy.commands.collect import collect_events
+from tfdeploy.commands.following.tensorboard import hparams
+from tfdeploy.commands.trials import trials_of
 from tfdeploy.commands.watch import started_again
 from tfdeploy.errors import Cancelled, HostError, TfdeployError, TransferFailed
 from tfdeploy.hosts.events import may_return
@@ -78,6 +80,7 @@ class EventFetcher:
             start = time.monotonic()
             with suppress(Busy):  # another command fetches them
                 self._take(collect_events(fleet, self.run))
+                hparams.write(self.run, trials_of(fleet, self.run))
             self.looked.set()
             pause_s = PAUSE_FACTOR * (time.monotonic() - start)
             self._closed.wait(min(LONGEST_PAUSE_S, max(POLL_S, pause_s)))

@@ -144,6 +144,16 @@ def test_a_slot_on_a_full_disk_gets_no_trial(clock):
     assert slots.end("worker:0").trial == 1
 
 
+def test_a_trial_whose_host_is_full_is_tried_until_a_host_is_not(clock):
+    """Each slot of a full host fails once; these are no attempts of the trial."""
+    slots = Slots(1)
+    for task in ("worker:1", "worker:2"):
+        assert slots.ask(task).trial == 0
+        slots.end(task, FAILED, exit=1, is_full=True)
+    assert slots.ask("worker:0").trial == 0
+    assert slots.end("worker:0").failure == ""
+
+
 def test_after_a_failure_the_others_wait_for_a_success(clock):
     slots = Slots(9)
     slots.ask("worker:0")

@@ -1,4 +1,4 @@
-"""Read the objective of a trial while it trains: from event files, CSV, lines of JSON, or its log.
+"""Read a trial's objective, also while it trains: from event files, CSV, lines of JSON, or its log.
 
 The first of these that has the scalar counts. In event files `val_accuracy` is also Keras's
 `epoch_accuracy` in the folder of the validation; a name with a folder is the tag in that folder.
@@ -12,13 +12,13 @@ import os
 import re
 from itertools import islice
 
-from ....shared import TYPE_CHECKING
-from ....shared.event_records import EVENTS
-from ....shared.event_scalars import read_scalars
-from ....shared.log_patterns import EPOCH, ESCAPE, STEP
-from ....shared.trials import is_number
-from ....shared.units import MAX_ENTRIES
-from ...outputs import event_files
+from . import TYPE_CHECKING
+from .event_records import EVENTS
+from .event_scalars import read_scalars
+from .filesystem import walk
+from .log_patterns import EPOCH, ESCAPE, STEP
+from .trials import is_number
+from .units import MAX_ENTRIES
 
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -53,7 +53,7 @@ class Objective:
 
     def read(self) -> None:
         """Read what was written since the last call. Never raises OSError."""
-        for entry in islice(event_files.walk(self._folder), MAX_ENTRIES):
+        for entry in islice(walk(self._folder), MAX_ENTRIES):
             try:
                 if entry.is_file(follow_symlinks=False):
                     self._read_file(entry)

@@ -7,7 +7,7 @@ import json
 import pytest
 from support import events
 
-from tfdeploy.agent.supervision.trials.objective import Objective
+from tfdeploy.shared.objective import Objective
 
 
 @pytest.fixture
