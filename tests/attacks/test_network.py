@@ -65,42 +65,49 @@ def servers():
     return [f"{MACHINES[host].address}:{SERVER_PORT}" for host in HOSTS]
 
 
-def test_a_stranger_gets_no_answer_before_during_and_after_a_run(tmp_path):
+def assert_it_goes_on(site):
+    """Check that the tasks still reach each other."""
+    site.wait_for_step("worker:0", "chief", beyond=site.step("worker:0", "chief"))
+    assert site.states() == {"ps:0": "READY", "worker:0": "READY"}
+
+
+def test_nobody_else_gets_an_answer_before_during_and_after_a_run(tmp_path):
     silent = ["UNAVAILABLE"] * len(METHODS) * len(HOSTS)
     with training(tmp_path, "train_async.py", hosts=HOSTS) as site:
         site.ok("push")
         assert call(STRANGER, servers()) == silent
         site.ok("start")
         assert call(STRANGER, servers()) == silent
-        step = site.step("worker:0", "chief")
-        site.wait_for_step("worker:0", "chief", beyond=step)
+        _assert_no_port_says_anything_to_a_stranger()
+        assert_it_goes_on(site)
+        _assert_another_user_of_a_host_gets_no_answer(site)
+        _assert_another_user_of_another_host_reaches_a_task_as_plan_says(site)
+        assert_it_goes_on(site)
         site.ok("stop")
         assert call(STRANGER, servers()) == silent
 
 
-def test_no_port_of_a_run_says_anything_to_a_stranger(tmp_path):
-    with training(tmp_path, "train_async.py", hosts=HOSTS) as site:
-        site.start()
-        ports = {host: listening(host) for host in HOSTS}
-        assert str(SERVER_PORT) in ports["ps0"]
-        assert len(ports["chief"]) == 2  # the worker's, and the supervisor's for heartbeats
-        for host in HOSTS:
-            for line in run_python(STRANGER, SAY, *endpoints_of(host)):
-                assert line in ("b''", "ConnectionResetError"), (host, line)
-        site.wait_for_step("worker:0", "chief", beyond=site.step("worker:0", "chief"))
-        assert site.states() == {"ps:0": "READY", "worker:0": "READY"}
+def _assert_no_port_says_anything_to_a_stranger():
+    ports = {host: listening(host) for host in HOSTS}
+    assert str(SERVER_PORT) in ports["ps0"]
+    assert len(ports["chief"]) == 2  # the worker's, and the supervisor's for heartbeats
+    for host in HOSTS:
+        for line in run_python(STRANGER, SAY, *endpoints_of(host)):
+            assert line in ("b''", "ConnectionResetError"), (host, line)
 
 
-def test_another_user_of_a_host_gets_no_answer(tmp_path):
-    with training(tmp_path, "train_async.py", hosts=HOSTS) as site:
-        site.start()
-        here = [f"127.0.0.1:{SERVER_PORT}", f"{MACHINES['chief'].address}:{SERVER_PORT}"]
-        silent = ["UNAVAILABLE"] * len(METHODS) * len(here)
-        assert call("chief", here, user="nobody") == silent
-        # A port on this host does not open by the detour over its neighbour, or its address.
-        assert call("ps0", servers()[:1], user="nobody") == ["UNAVAILABLE"] * len(METHODS)
-        assert "refused a connection from 127.0.0.1" in "".join(site.log("worker:0", "chief"))
-        site.wait_for_step("worker:0", "chief", beyond=site.step("worker:0", "chief"))
+def _assert_another_user_of_a_host_gets_no_answer(site):
+    here = [f"127.0.0.1:{SERVER_PORT}", f"{MACHINES['chief'].address}:{SERVER_PORT}"]
+    silent = ["UNAVAILABLE"] * len(METHODS) * len(here)
+    assert call("chief", here, user="nobody") == silent
+    # A port on this host does not open by the detour over its neighbour, or its address.
+    assert call("ps0", servers()[:1], user="nobody") == ["UNAVAILABLE"] * len(METHODS)
+    assert "refused a connection from 127.0.0.1" in "".join(site.log("worker:0", "chief"))
+
+
+def _assert_another_user_of_another_host_reaches_a_task_as_plan_says(site):
+    assert call("ps0", servers()[1:], METHODS[:1], user="nobody") == ["OK"]
+    assert "all users of the run's other hosts" in site.ok("plan")
 
 
 def test_another_user_of_another_host_of_the_run_gets_no_answer_from_a_strict_task(tmp_path):
@@ -111,19 +118,11 @@ def test_another_user_of_another_host_of_the_run_gets_no_answer_from_a_strict_ta
             for user in ("nobody", "trainer"):  # trainer: not from a port of a task
                 assert call(machine, [endpoint], user=user) == ["UNAVAILABLE"] * len(METHODS)
         assert call(STRANGER, servers()) == ["UNAVAILABLE"] * len(METHODS) * len(HOSTS)
-        site.wait_for_step("worker:0", "chief", beyond=site.step("worker:0", "chief"))
-        assert site.states() == {"ps:0": "READY", "worker:0": "READY"}
-
-
-def test_another_user_of_another_host_of_the_run_reaches_a_guarded_task_as_plan_says(tmp_path):
-    with training(tmp_path, "train_async.py", hosts=HOSTS) as site:
-        site.start()
-        assert call("ps0", servers()[1:], METHODS[:1], user="nobody") == ["OK"]
-        assert "all users of the run's other hosts" in site.ok("plan")
+        assert_it_goes_on(site)
 
 
 def test_an_open_network_answers_a_stranger_and_says_so(tmp_path):
-    with training(tmp_path, "train_async.py", hosts=HOSTS, top={"network": "open"}) as site:
+    with training(tmp_path, "train_stub.py", hosts=HOSTS, top={"network": "open"}) as site:
         site.start()
         assert call(STRANGER, servers(), METHODS[:1]) == ["OK", "OK"]
         assert 'network = "open": anyone who reaches' in site.tf("plan").stderr
@@ -139,8 +138,7 @@ def test_a_host_that_connects_from_another_address_is_admitted_by_its_proof(tmp_
         ps.root("ip", "route", "add", second, "via", worker.address)
         try:
             site.start()
-            step = site.step("worker:0", "chief")
-            site.wait_for_step("worker:0", "chief", beyond=step)
+            assert_it_goes_on(site)
             seen = ps.shell("ss -tnH state established sport = :2222")
             assert second in seen
         finally:
@@ -153,7 +151,7 @@ def test_a_directory_in_which_no_program_may_run_is_guarded_all_the_same(tmp_pat
     no_programs = "/dev/shm/tfdeploy with spaces"  # Docker mounts /dev/shm with noexec
     hosts = {**HOSTS, "ps0": {"ps": 1, "directory": no_programs}}
     try:
-        with training(tmp_path, "train_async.py", hosts=hosts) as site:
+        with training(tmp_path, "train_stub.py", hosts=hosts) as site:
             site.start()
             assert call(STRANGER, servers()) == ["UNAVAILABLE"] * len(METHODS) * len(HOSTS)
             assert site.tasks()["ps:0"]["state"] == "READY"

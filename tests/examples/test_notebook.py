@@ -15,6 +15,7 @@ from support.projects import environment
 from support.recipes import EXAMPLES
 
 NOTEBOOK = EXAMPLES / "notebook.ipynb"
+TESTS = Path(__file__).parents[1]
 
 
 def test_the_notebook_is_stored_without_outputs():
@@ -24,10 +25,29 @@ def test_the_notebook_is_stored_without_outputs():
     ] == []
 
 
+# In place of the example's script, which other tests train: a notebook shows nothing of TensorFlow.
+STANDS_IN = f"""
+import runpy, sys, time
+sys.path[:0] = [{str(TESTS)!r}]
+from support import events
+words = [word for word in sys.argv[1:] if not word.startswith(("--checkpoint_dir", "--learning"))]
+sys.argv[1:] = [*words, "--pace=0.01"]
+trained = runpy.run_path({str(TESTS / "support/scripts/train_stub.py")!r})
+if trained["CHIEF"]:
+    records = [events.record(events.scalar_event(n, time.time(), loss=1 / n)) for n in (1, 200)]
+    events.write(trained["CHECKPOINTS"], events.version(), *records)
+print("stopped at step", trained["flags"].steps)
+"""
+
+
 @pytest.mark.slow
 def test_every_cell_of_the_notebook_runs(tmp_path):
     folder = tmp_path / "examples"
     shutil.copytree(EXAMPLES / "digits", folder / "digits", ignore=shutil.ignore_patterns("runs"))
+    script = folder / "digits" / "train.py"
+    usage = warm.run(script, "--help", cwd=folder).stdout
+    assert all(flag in usage for flag in ("--steps", "--learning_rate", "--checkpoint_dir"))
+    script.write_text(STANDS_IN)
     env = environment(folder)
     env["PATH"] = f"{Path(tf_python()).parent}:{env['PATH']}"
     notebook = nbformat.read(NOTEBOOK, as_version=4)

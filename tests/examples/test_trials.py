@@ -17,7 +17,7 @@ from support.recipes import EXAMPLES, copied_to, environment
 from support.sshd import Keys, Sshd, write_ssh_config
 from support.waiting import until
 
-from tfdeploy.shared.trials import ENDED
+from tfdeploy.shared.trials import SUCCEEDED
 
 pytestmark = pytest.mark.slow
 
@@ -96,11 +96,11 @@ def switch_off(project, host, sshds):
             os.kill(pid, signal.SIGKILL)
 
 
-def ended(project):
-    """Return the trial of each record of an end, as the host that hands them out has it."""
+def succeeded(project):
+    """Return the trial of each record of a success, as the host that hands them out has it."""
     journal = project.on("one") / "runs" / project.runs[-1] / "logs" / "worker-0.trials.jsonl"
     records = [json.loads(line) for line in journal.read_text().splitlines()]
-    return [record["trial"] for record in records if record["state"] in ENDED]
+    return [record["trial"] for record in records if record["state"] == SUCCEEDED]
 
 
 def written(project):
@@ -124,5 +124,5 @@ def test_each_trial_ends_once_if_one_is_killed_and_a_host_is_switched_off(projec
     assert len(shown["trials"]) == 12
     assert {t["state"] for t in shown["trials"]} == {"SUCCEEDED"}
     assert again >= {0, *running}
-    assert sorted(ended(project)) == [*range(12)]
+    assert sorted(succeeded(project)) == [*range(12)]
     assert shown["trials"][0]["value"] > 0.9

@@ -10,7 +10,7 @@ from support.training import STUB
 from faults import table
 
 pytestmark = pytest.mark.slow
-BROKEN = "import tensorflow as tf\nimport no_such_module\n"
+BROKEN = "import no_such_module\n"
 
 
 def failed_start(run) -> str:

@@ -10,7 +10,7 @@ from separate_machines import INSIDE, environment
 DEVICE = "/job:worker/task:0/device:CPU:0"
 PRINT_LOADED = """
 import sys
-ours = [f for f in sys.meta_path if type(f).__name__ == "TensorFlowHook"]
+ours = [f for f in sys.meta_path if type(f).__name__ == "FrameworkHook"]
 loaded = {"tensorflow", "tfdeploy_checkpoints", "tfdeploy_stop"} & set(sys.modules)
 print(len(ours), sorted(loaded), sys.modules["sitecustomize"].__file__)
 """

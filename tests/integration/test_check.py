@@ -266,19 +266,6 @@ def test_hosts_that_share_a_directory_are_an_error_with_the_line_to_write(by_ssh
     assert any(f'directory = "{tmp_path}/home/{{host}}"' in error for error in errors)
 
 
-def test_versions_that_differ_are_noted(by_ssh, tmp_path):
-    hosts = by_ssh.hosts()
-    hosts["three"] = hosts["two"] | {"directory": str(tmp_path / "three")}
-    for name, host in hosts.items():
-        version = "2.20.0" if name == "two" else "2.21.0"
-        (tmp_path / version).mkdir(exist_ok=True)
-        (tmp_path / version / "tensorflow.py").write_text(TENSORFLOW.format(version, []))
-        hosts[name] = host | {"env": {"PYTHONPATH": str(tmp_path / version)}, "ports": "auto"}
-    document = check(by_ssh.project(hosts=hosts))
-    [note] = document["notes"]
-    assert note.startswith("two: it has TensorFlow 2.20.0; 2.21.0 is on one, three\n")
-
-
 def test_gpus_are_listed(local, gpus, tmp_path):
     project = local.project(hosts=_hosts_that_see([0, 1], local, tmp_path, gpus=2))
     document = check(project)

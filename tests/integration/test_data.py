@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 PLACE = "data/set"
 FILES = {"a": "one", "deep/b": "two", "large": "x" * (BULK + 1)}
+BY_TIME = pytest.mark.parametrize("compare", ["mtime"], indirect=True)
 
 
 @pytest.fixture(params=["mtime", "hash"])
@@ -90,6 +91,7 @@ def test_of_the_next_version_only_the_changed_files_are_sent(project):
     assert not os.path.samefile(first / "a", second / "a")
 
 
+@BY_TIME  # a task gets the version that its launch names, however it was named
 def test_tasks_see_a_data_set_at_its_place_and_do_not_start_without_it(project):
     project.ok("push")
     (project.folder / PLACE / "more").write_text("")
@@ -105,6 +107,7 @@ def test_tasks_see_a_data_set_at_its_place_and_do_not_start_without_it(project):
     assert not (project.work("ps:0") / PLACE).exists()
 
 
+@BY_TIME
 def test_a_run_continues_with_the_data_that_it_started_with(project):
     project.ok("push")
     project.ok("start")
@@ -118,7 +121,7 @@ def test_a_run_continues_with_the_data_that_it_started_with(project):
     assert texts(version) == FILES
 
 
-@pytest.mark.parametrize("compare", ["mtime"], indirect=True)
+@BY_TIME
 def test_push_refuses_a_data_file_that_changes_during_the_push_and_names_it(project):
     intent = plan_all(inventory.load(project.folder / "hosts.toml"))
     (project.folder / PLACE / "a").write_text("two")  # of the same size
@@ -130,7 +133,7 @@ def test_push_refuses_a_data_file_that_changes_during_the_push_and_names_it(proj
 
 
 @pytest.mark.parametrize("lasting", ["ssh"], indirect=True)
-@pytest.mark.parametrize("compare", ["mtime"], indirect=True)
+@BY_TIME
 def test_push_continues_an_interrupted_push(project):
     with (project.folder / PLACE / "larger").open("wb") as larger:
         larger.truncate(1 << 29)

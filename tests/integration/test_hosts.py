@@ -59,3 +59,20 @@ def test_a_host_that_is_not_in_hosts_toml_is_refused(local):
     done = local.project().tf("hosts", "gpu-77")
     assert done.returncode == 2
     assert 'there is no host "gpu-77"' in done.stderr
+
+
+def test_every_view_says_when_a_run_ends_at_the_latest(local, nvidia_smi):
+    hosts = {
+        name: {**host, "ps": 0, "workers": 1, "gpus": 3} for name, host in local.hosts().items()
+    }
+    project = local.project("--hold", hosts=hosts, training={"max_duration_s": 7230})
+    project.ok("start", "--push")
+    task = project.status()["worker:0"]
+    [here] = json.loads(project.ok("hosts", "--json"))["hosts"]
+    [user] = [user for gpu in here["gpus"] for user in gpu["users"]]
+    assert user["task"] == "worker:0"
+    assert all(0 < ends_s <= 7230 for ends_s in (task["ends_s"], user["ends_s"]))
+    words = "ends at the latest in "
+    assert all(words in project.ok(command) for command in ("status", "hosts"))
+    project.ok("stop")
+    assert project.status()["worker:0"]["ends_s"] is None

@@ -8,7 +8,6 @@ import os
 import shlex
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,40 +103,25 @@ def wheels(wheel, tmp_path_factory):
 
 
 @pytest.mark.parametrize("by", [by_uv, by_pipx, by_pip])
-def test_the_core_is_small_and_a_missing_extra_is_one_command_away(
-    by_ssh, tmp_path, wheel, wheels, by
+def test_an_install_compiles_itself_stays_small_and_gets_a_missing_extra_by_one_command(
+    by_ssh, tmp_path, tmp_path_factory, wheel, wheels, by
 ):
     made = by(tmp_path / "made", wheel, wheels)
-    variables = {**wheels, "PIPX_DEFAULT_PYTHON": sys.executable, "UV_PYTHON": sys.executable}
-    project = by_ssh.project(top={"keep_connections_s": 0})
+    runtime = tmp_path_factory.mktemp("r")  # the path of a socket must be short
+    made.variables |= {"XDG_RUNTIME_DIR": f"{runtime}", "PYTHONDONTWRITEBYTECODE": ""}
+    assert made.compiled == []
+    project = by_ssh.project(top={"keep_connections_s": 0.5})
+    made.push(project)
+    assert made.daemons
+    until(lambda: not made.daemons, "the end of the daemon")
+    assert max(file.stat().st_size for file in made.compiled) > OLD_LIMIT
+    for file in made.compiled:
+        marshal.loads(file.read_bytes()[16:])
     made.push(project)
     assert made.size < CORE_BYTES
+
     message, hint = made.run(project, 2, made.program, *REPORT).stderr.splitlines()
     assert message == "error: matplotlib is not installed beside tfdeploy"
+    variables = {**wheels, "PIPX_DEFAULT_PYTHON": sys.executable, "UV_PYTHON": sys.executable}
     made.run(project, 0, *shlex.split(hint), PATH=f"{BIN}:{os.environ['PATH']}", **variables)
     assert "absent" in made.run(project, 2, made.program, *REPORT).stderr
-
-
-def test_an_install_without_compiled_modules_can_be_used_again_and_again(
-    by_ssh, tmp_path, tmp_path_factory, wheel, wheels
-):
-    def install(by):
-        made = by(tmp_path / by.__name__, wheel, wheels)
-        runtime = tmp_path_factory.mktemp("r")  # the path of a socket must be short
-        made.variables |= {"XDG_RUNTIME_DIR": f"{runtime}", "PYTHONDONTWRITEBYTECODE": ""}
-        return made
-
-    with ThreadPoolExecutor(2) as pool:
-        installs = list(pool.map(install, (by_uv, by_pipx, by_pip)))
-    assert [made.compiled for made in installs] == [[], [], []]
-    project = by_ssh.project(top={"keep_connections_s": 0.5})
-
-    for made in installs:
-        made.push(project)
-        assert made.daemons
-    until(lambda: not any(made.daemons for made in installs), "the end of the daemons")
-    for made in installs:
-        assert max(file.stat().st_size for file in made.compiled) > OLD_LIMIT
-        for file in made.compiled:
-            marshal.loads(file.read_bytes()[16:])
-        made.push(project)

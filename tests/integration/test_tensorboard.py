@@ -213,6 +213,20 @@ def test_a_host_that_is_away_is_one_sentence(project):
 
 
 @pytest.mark.slow
+def test_events_continue_when_a_host_answers_again(project, sshds):
+    chief = write(project, "worker:0", f"checkpoints/{NAME}", version())
+    with project.start_command("tensorboard", "--json") as command:
+        served(command)
+        sshds["two"].stop()
+        command.wait_for_output("what was fetched before is shown until it answers")
+        append(chief, STEP)
+        sshds["two"].start()
+        until(lambda: copies(project) == {NAME: version() + STEP}, "what was written meanwhile")
+        command.wait_for_output("two answers again")
+        assert command.interrupt() == 0
+
+
+@pytest.mark.slow
 def test_two_commands_and_a_collect_fetch_the_same_run(project):
     chief = write(project, "worker:0", f"checkpoints/{NAME}", version())
     with project.start_command("tensorboard") as first:

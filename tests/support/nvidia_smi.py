@@ -100,6 +100,10 @@ class StubNvidiaSmi:
         self._state.update(mode=mode, hangs_at=hangs_at)
         self._write()
 
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        return list(self._state["gpus"])
+
     def resource(self, gpu: int) -> str:
         """Return the name of a GPU's lease."""
         return f"gpu/{self._state['gpus'][gpu]['uuid']}"

@@ -25,6 +25,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer.main
 
 from tfdeploy import cli
 from tfdeploy import run as runs
@@ -365,6 +366,7 @@ def _replacements(simulation: Simulation) -> Iterator[tuple[object, str, object]
     yield agent_parallel, "each", lambda function, items, threads=None: [*map(function, items)]
     yield agent_parallel, "begin", _begin
     yield parallel, "each", _each
+    yield typer.main, "get_command", _get_command
 
 
 def read_state(task_dir: str) -> TaskState:
@@ -396,6 +398,14 @@ def _each(do: Callable[[Any], Any], of: Any, threads: int, check: Any = None) ->
     return [do(one) for one in of]
 
 
+def _get_command(application: typer.Typer) -> Any:
+    """Build what a command parses its words with once, as one process does."""
+    names = tuple(command.name for command in application.registered_commands)
+    if names not in _parsers:
+        _parsers[names] = _build_command(application)
+    return _parsers[names]
+
+
 def _begin(function: Callable[[], Any]) -> Callable[[], Any]:
     result = function()
     return lambda: result
@@ -409,6 +419,8 @@ def _exit_code() -> int:
     return 0
 
 
+_parsers: dict[tuple[str | None, ...], Any] = {}
+_build_command = typer.main.get_command
 _hooked: list[Simulation] = []
 _UNCHECKED = threading.local()
 

@@ -248,6 +248,11 @@ def older_saves(task_dir: str) -> str:
     return os.path.join(task_dir, "saves.1")
 
 
+def versions(task_dir: str) -> str:
+    """Return the file in which the task's process reports what it has imported."""
+    return os.path.join(task_dir, "versions")
+
+
 def started(task_dir: str) -> str:
     return os.path.join(task_dir, "started")
 

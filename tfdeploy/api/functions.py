@@ -60,7 +60,7 @@ def plan(
     name: str = "",
     release: str = "",
 ) -> Intent:
-    """Return what would be started. No host is contacted.
+    """Return what would be started. No host is contacted, unless place = "free".
 
     `words` are added to training.command, and `env` to the environment of every task. `counts` are
     other numbers of tasks, such as {"workers": 8}. `name` names the run. `release` starts an older
@@ -133,7 +133,7 @@ def start(
 
     watcher = StartWatcher(on_notes=on_notes, on_report=on_report)
     intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
-    with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
+    with Fleet(intent.reached, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
         started = start_run(fleet, intent, watcher, push_first=push)
     return Run(started.run.id, inventory.file)
 

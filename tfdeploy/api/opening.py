@@ -56,9 +56,12 @@ def plan(
     counts: Mapping[str, int] | None = None,
     name: str = "",
     release: str = "",
+    *,
+    accept_new: bool = False,
 ) -> Intent:
     """Plan what hosts.toml says, with what is changed for one run: words for the program, variables
-    as NAME=VALUE, numbers of tasks, a name, an older release. Raises InventoryError, PlanError and
+    as NAME=VALUE, numbers of tasks, a name, an older release. With place = "free", ask the hosts
+    which GPUs are free; `accept_new` is as for Fleet. Raises InventoryError, PlanError and
     RunError."""
     from tfdeploy.commands.plan import RunOptions, plan_all
     from tfdeploy.config.overrides import check_run_name, override
@@ -72,7 +75,14 @@ def plan(
     overridden = override(inventory, options.words, variables)
     if variables:  # who sets them trusts them, also in the record of the run
         store.remember(overridden)
-    return plan_all(overridden, options)
+    training = overridden.training
+    if not training.place and training.workers is None:
+        return plan_all(overridden, options)
+    from tfdeploy.commands.free_hosts import plan_on_free
+    from tfdeploy.hosts.fleet import Fleet
+
+    with Fleet(overridden, accept_new=accept_new) as fleet:
+        return plan_on_free(fleet, overridden, options)
 
 
 def find_run(hosts_file: Path, run_id: str | None, questions: Questions = NOBODY) -> runs.Run:

@@ -228,6 +228,7 @@ def load_intent(
     *,
     on: Sequence[str] | None = None,
     share_gpus: bool = False,
+    accept_new: bool = False,
 ) -> Intent:
     """Plan what hosts.toml says, with what the command line changes for one run."""
     from tfdeploy.api import opening
@@ -238,7 +239,8 @@ def load_intent(
     inventory = load_inventory(hosts)
     inventory = with_hosts(inventory, on) if on else inventory
     inventory = with_shared_gpus(inventory) if share_gpus else inventory
-    return opening.plan(inventory, words or (), variables or (), changed, name or "", release or "")
+    given = (words or (), variables or (), changed, name or "", release or "")
+    return opening.plan(inventory, *given, accept_new=accept_new)
 
 
 def load_trials(

@@ -61,9 +61,7 @@ COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 
-@add_command(
-    PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1", "plan --param lr=0.1,0.01  # of `trials`"
-)
+@add_command(PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1", "plan --param lr=0.1,0.01")
 def plan(
     words: Words = None,
     hosts: Hosts = HOSTS,
@@ -75,7 +73,8 @@ def plan(
     repeat: Repeat = None,
     json: Json = False,
 ) -> None:
-    """Show each task's host, port, GPUs and command, or all trials. Connects to no host."""
+    """Show each task's host, port, GPUs and command, or all trials. Connects to no host, unless
+    place = "free"."""
     from tfdeploy.commands.preflight.plan_warnings import connection_notes, plan_warnings
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
@@ -85,10 +84,8 @@ def plan(
     given = {key: value for key, value in values.items() if value}
     if given and counts:
         raise typer.BadParameter("--with: trials have slots; set slots_per_host in hosts.toml")
-    if given:
-        intent = load_trials(hosts, given, words, env, name)
-    else:
-        intent = load_intent(hosts, words, env, counts, name)
+    of_trials = load_trials(hosts, given, words, env, name) if given else None
+    intent = of_trials or load_intent(hosts, words, env, counts, name)
     notes = [*plan_warnings(intent), *connection_notes(intent.inventory)]
     if json:
         print_json(documents.plan_document(intent, notes))
@@ -134,7 +131,7 @@ def check(
     from tfdeploy.output.console import Console, print_json
     from tfdeploy.output.plan_output import check_progress, print_check
 
-    intent, console = load_intent(hosts), Console()
+    intent, console = load_intent(hosts, accept_new=accept_new_host_keys), Console()
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         if network and not yes:
@@ -214,7 +211,8 @@ def push(
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console
 
-    intent, console = load_intent(hosts), Console(for_json=json, is_quiet=quiet)
+    console = Console(for_json=json, is_quiet=quiet)
+    intent = load_intent(hosts, accept_new=accept_new_host_keys)
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         outcome = command.push(fleet, intent, shown_start(console), chosen)
@@ -245,8 +243,9 @@ def start(
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
-    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus,
+                         accept_new=accept_new_host_keys)  # fmt: skip
+    with Fleet(intent.reached, accept_new=accept_new_host_keys) as fleet:
         started = start_and_print(fleet, intent, console, waiting, push_first=push)
     console.print_document(started)
 
@@ -277,8 +276,9 @@ def run(
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
-    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus,
+                         accept_new=accept_new_host_keys)  # fmt: skip
+    with Fleet(intent.reached, accept_new=accept_new_host_keys) as fleet:
         started = start_and_print(fleet, intent, console, waiting, push_first=True)
         if queue:
             console.print_document(started)

@@ -117,7 +117,7 @@ def _run(
     from tfdeploy.commands.trials import list_trials
     from tfdeploy.hosts.fleet import Fleet
 
-    with Fleet(intent.inventory, accept_new=accept_new) as fleet:
+    with Fleet(intent.reached, accept_new=accept_new) as fleet:
         run = start_and_print(fleet, intent, console, parse_queue(wait), push_first=True).run
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.preflight import program
@@ -21,7 +21,6 @@ from tfdeploy.commands.preflight.plan_warnings import (
 )
 from tfdeploy.commands.preflight.port_check import check_ports
 from tfdeploy.errors import AgentError, HostError, TfdeployError
-from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import (
     format_count,
     format_duration,
@@ -32,11 +31,12 @@ from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
 from tfdeploy.planning.links import slow_links
+from tfdeploy.planning.versions import differences
 from tfdeploy.transfer.shared_directory import DirectoryClaims, errors_of_sharing, group_by_store
 from tfdeploy.transport import rsync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Host, Inventory
@@ -83,7 +83,7 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
         of_program = program.errors(intent, facts)
         _check_host(result, facts, host, launches[facts.host], of_program)
     _check_directories(result, fleet)
-    _check_versions(result)
+    _check_versions(result, intent.inventory)
     result.notes += [*plan_warnings(intent), *connection_notes(intent.inventory)]
     result.notes += _controllers_rsync(intent.inventory)
     answered = [facts.host for facts in result.hosts]
@@ -241,25 +241,16 @@ def _check_directories(result: CheckResult, fleet: Fleet) -> None:
                 result.errors.append(error)
 
 
-def _check_versions(result: CheckResult) -> None:
-    for module in dict.fromkeys(module for f in result.hosts for module in f.imports):
-        found = {f.host: f.imports[module] for f in result.hosts if module in f.imports}
-        versions = {host: each.version for host, each in found.items() if not each.error}
-        result.notes += _different_versions(title(module), versions)
-    python = {f.host: ".".join(f.python_version.split(".")[:2]) for f in result.hosts}
-    result.notes += _different_versions("Python", python)
-    for name in dict.fromkeys(name for facts in result.hosts for name in facts.libraries):
-        versions = {f.host: f.libraries[name] for f in result.hosts if name in f.libraries}
-        result.notes += _different_versions(name, versions)
+def _check_versions(result: CheckResult, inventory: Inventory) -> None:
+    """Compare the hosts of tasks as a start does; what a spare host has is only a note."""
+    found = {facts.host: _versions(facts) for facts in result.hosts}
+    spare = {host.name for host in inventory.hosts if host.spare}
+    own = {host: versions for host, versions in found.items() if host not in spare}
+    errors, notes = differences(own, inventory.training)
+    result.errors += errors
+    result.notes += notes if errors else chain(*differences(found, inventory.training))
 
 
-def _different_versions(what: str, versions: Mapping[str, str]) -> Iterator[HostError]:
-    """Note the hosts that have another version than most."""
-    if not versions:
-        return
-    [(usual, _)] = Counter(versions.values()).most_common(1)
-    others = fold_names(host for host, version in versions.items() if version == usual)
-    for host, version in versions.items():
-        if version != usual:
-            hint = f"{version} may be unable to read what {usual} writes: install one version"
-            yield AgentError(host, f"it has {what} {version}; {usual} is on {others}", hint)
+def _versions(facts: HostFacts) -> dict[str, str]:
+    imported = {name: each.version for name, each in facts.imports.items() if not each.error}
+    return {"Python": facts.python_version, **imported, **facts.libraries}

@@ -54,7 +54,7 @@ class Intent:
     `data` maps the place of each data set to its release, `environments` each host to its Python
     environment, if hosts.toml has [env]. The files of an older release are only on the hosts: its
     `release` has an id and no files. `has_own_imports` is whether hosts.toml says what `check`
-    imports.
+    imports. `placed` says why these hosts were chosen of `all_hosts`, if place = "free".
     """
 
     __repr__ = short_repr
@@ -66,6 +66,13 @@ class Intent:
     environments: Mapping[str, EnvironmentSpec]
     options: RunOptions = field(default_factory=RunOptions)
     has_own_imports: bool = False
+    placed: str = ""
+    all_hosts: Inventory | None = field(default=None, repr=False)
+
+    @property
+    def reached(self) -> Inventory:
+        """Return the hosts that a start may use: all, if it looks again which ones are free."""
+        return self.all_hosts or self.inventory
 
     @property
     def data_ids(self) -> dict[str, str]:

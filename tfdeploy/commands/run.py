@@ -32,8 +32,8 @@ class FinishedRun(RunEnd):
 
     __repr__ = short_repr
     KEYS = (
-        *("run", "result", "exit", "failure", "errors", "states", "folder", "checkpoints"),
-        "outputs",
+        *("run", "result", "reason", "exit", "failure", "errors", "states", "folder"),
+        *("checkpoints", "outputs"),
     )
     NAMES: ClassVar = {"failure": "error", "states": "tasks", "folder": "collected"}
     MERGED: ClassVar = {"outputs": Outputs}
@@ -136,5 +136,6 @@ def finish(fleet: Fleet, run: Run, ended: RunEnd, *, every: bool = False) -> Fin
         stopped.states,
         tuple(errors.values()),
         run.id,
+        reason=ended.reason,
         cut_off=ended.cut_off,
     )

@@ -13,6 +13,7 @@ from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.environments import require_environments
 from tfdeploy.commands.following.launching import Launching, wait_until_ready
 from tfdeploy.commands.following.signals import delay_signals
+from tfdeploy.commands.free_hosts import plan_on_free
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
 from tfdeploy.commands.preflight.reachability import check_reachability
 from tfdeploy.commands.push import NOBODY, StartWatcher, push, refuse_missing_release
@@ -22,6 +23,7 @@ from tfdeploy.errors import (
     AgentError,
     Cancelled,
     CommandFailed,
+    LeaseConflict,
     PlanError,
     TfdeployError,
     individual_errors,
@@ -81,9 +83,25 @@ def start_run(
     """Check what can be refused without a host's help, push if that is wanted, start the tasks, and
     wait until every one is READY.
 
-    With `queue`, its hosts start the run when it is its turn. Raises what went wrong on any host or
-    task (HostError, TaskFailed, TaskNotReady), after everything was stopped again.
+    With `queue`, its hosts start the run when it is its turn. With place = "free" the release is
+    always pushed; if another start was faster, look once more which hosts are free. Raises what
+    went wrong on any host or task (HostError, TaskFailed, TaskNotReady), after everything was
+    stopped again.
     """
+    if not intent.all_hosts:
+        return _start(fleet, intent, watcher, push_first=push_first, queue=queue)
+    try:
+        return _start(fleet, intent, watcher, push_first=True, queue=queue)
+    except TfdeployError as error:
+        if not any(isinstance(each, LeaseConflict) for each in individual_errors(error)):
+            raise
+    again = plan_on_free(fleet, intent.all_hosts, intent.options)
+    return _start(fleet, again, watcher, push_first=True, queue=queue)
+
+
+def _start(
+    fleet: Fleet, intent: Intent, watcher: StartWatcher, *, push_first: bool, queue: Queue | None
+) -> StartResult:
     secret_values(intent.inventory)
     warnings = tuple(plan_warnings(intent))
     watcher.on_notes(warnings)

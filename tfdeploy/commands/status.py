@@ -76,6 +76,12 @@ class RunStatus:
         return slow_tasks((task.placement, task.report) for task in self.tasks)
 
     @property
+    def ends_s(self) -> float | None:
+        """Return after how many seconds max_duration_s ends the run at the latest."""
+        found = (task.report.ends_s for task in self.tasks if task.report)
+        return max((each for each in found if each is not None), default=None)
+
+    @property
     def exit_code(self) -> int:
         """Return HEALTHY if every task is READY and trains, or the run succeeded; OVER if it ended
         in any other way; UNHEALTHY in all other cases, and if a host did not answer. They have the

@@ -217,8 +217,12 @@ class Training(Table):
     stragglers_s: Seconds | None = None
     evaluator_grace_s: Seconds = 120.0
     max_duration_s: Timeout | None = None
+    idle_gpu_stop_s: Timeout | None = None
     orphan_timeout_s: Annotated[Timeout, Field(ge=10)] = 1800.0
     log_limit_mb: Annotated[int, Field(ge=1)] = 100
+    versions: Literal["same", "any"] = "same"
+    place: Literal["free"] | None = None
+    workers: Annotated[Count, Field(ge=1)] | None = None
 
     def job_name(self, job: str) -> str:
         """Return the name that scripts, and so TensorFlow, use for the job."""

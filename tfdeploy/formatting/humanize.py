@@ -101,6 +101,11 @@ def format_duration(seconds: float) -> str:
     return f"{minutes}m {whole % 60:02}s" if minutes else f"{whole}s"
 
 
+def ends_text(seconds: float) -> str:
+    """Return when max_duration_s ends a run, which then is stopped, however far it is."""
+    return f"ends at the latest in {format_duration(seconds)}"
+
+
 def format_numbers(numbers: Iterable[int]) -> str:
     """Return `0,1`; more than three numbers as `0-3,6`."""
     texts = [str(number) for number in numbers]

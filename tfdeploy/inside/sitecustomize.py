@@ -1,4 +1,5 @@
-"""Python runs this before the training script: await TensorFlow, then run the hidden sitecustomize.
+"""Python runs this before the training script: await its framework, then run the hidden
+sitecustomize.
 
 PYTHONPATH puts this directory first, often as a path within a zip file. Every Python of the task
 passes here, so nothing slow is imported, and TensorFlow is patched only if the script imports it.
@@ -13,8 +14,8 @@ from typing import Any, Dict, NamedTuple, Optional, Set
 
 
 class Patch(NamedTuple):
-    """What is done to TensorFlow after its import, when the environment says so:
-    module.function(its value)."""
+    """What is done after the import of a framework, when the environment says so:
+    module.function(its value), for a report of versions module.function(framework, its value)."""
 
     variable: str
     module: str
@@ -22,7 +23,15 @@ class Patch(NamedTuple):
     otherwise: str
 
 
+FRAMEWORKS = ("tensorflow", "jax", "torch")
+VERSIONS = Patch(
+    "TFDEPLOY_VERSIONS",
+    "tfdeploy_versions",
+    "report",
+    "its versions are not compared with those of other tasks",
+)
 PATCHES = (
+    VERSIONS,
     Patch(
         "TFDEPLOY_CHECKPOINT_DEVICE",
         "tfdeploy_checkpoints",
@@ -50,15 +59,15 @@ PATCHES = (
 )
 
 
-class TensorFlowHook:
-    """A finder that finds TensorFlow where the other finders do, and patches it after it has
-    run."""
+class FrameworkHook:
+    """A finder that finds a framework where the other finders do, reports its version after it has
+    run, and patches it if it is TensorFlow."""
 
     def __init__(self, wanted: Dict[Patch, str]) -> None:
         self.wanted = wanted
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        if name != "tensorflow":
+        if name not in FRAMEWORKS:
             return None
         spec = self._find_spec(name, path, target)
         if spec is not None:
@@ -82,7 +91,7 @@ class TensorFlowHook:
             del loader.exec_module
             loader.exec_module(module)
             for patch, value in self.wanted.items():
-                _apply(patch, value)
+                _apply(patch, module, value)
 
         try:
             loader.exec_module = exec_module
@@ -91,9 +100,13 @@ class TensorFlowHook:
                 _report(patch, error)
 
 
-def _apply(patch: Patch, value: str) -> None:
+def _apply(patch: Patch, framework: ModuleType, value: str) -> None:
     try:
-        getattr(import_module(patch.module), patch.function)(value)
+        act = getattr(import_module(patch.module), patch.function)
+        if patch is VERSIONS:
+            act(framework, value)
+        elif framework.__name__ == "tensorflow":
+            act(value)
     except Exception as error:
         _report(patch, error)
 
@@ -128,7 +141,7 @@ def _start() -> None:
     values = {patch: os.environ.get(patch.variable, "") for patch in PATCHES}
     wanted = {patch: value for patch, value in values.items() if value}
     if wanted and not folders:
-        sys.meta_path.insert(0, TensorFlowHook(wanted))
+        sys.meta_path.insert(0, FrameworkHook(wanted))
     folders.add(os.path.realpath(os.path.dirname(__file__)))
     _run_hidden(folders)
 

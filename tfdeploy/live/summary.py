@@ -9,9 +9,10 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import escape_line, format_count, format_duration
+from tfdeploy.formatting.humanize import ends_text, escape_line, format_count, format_duration
 from tfdeploy.live.rows import AWAY, WAITING, state_text
 from tfdeploy.output.status_table import epoch_text
+from tfdeploy.shared.outcome import why_stopped
 from tfdeploy.shared.records import STOPPED, SUCCEEDED, LogProgress
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ def run_line(watched: WatchedRun) -> str:
     )  # fmt: skip
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     hosts = format_count(len(watched.hosts), "host")
-    return f"run {run.id}{name}  {format_count(len(watched.tasks), 'task')} on {hosts}: {states}"
+    ends_s = watched.chief.report.ends_s if watched.chief.report else None
+    ends = "" if ends_s is None or watched.has_ended else f"; {ends_text(ends_s)}"
+    tasks = format_count(len(watched.tasks), "task")
+    return f"run {run.id}{name}  {tasks} on {hosts}: {states}{ends}"
 
 
 def training_parts(watched: WatchedRun, now: float) -> list[str]:
@@ -127,6 +131,7 @@ def _end(watched: WatchedRun) -> tuple[str, tuple[str, ...]]:
     if report.planned:
         return "ended after max_duration_s", ("collect",)
     if report.state == STOPPED and not report.cause:
-        return "stopped", ("collect", "resume")
+        why = escape_line(why_stopped(report.reason))
+        return f"stopped: {why}" if why else "stopped", ("collect", "resume")
     reason = escape_line(report.reason.split("\n", 1)[0]) or f"exit {report.exit}"
     return f"failed: {report.task} {reason}", ("logs",)

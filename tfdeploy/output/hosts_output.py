@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import (
+    ends_text,
     escape_line,
     format_count,
     format_duration,
@@ -262,7 +263,8 @@ def _what(users: Sequence[GpuUser]) -> list[str]:
         return []
     first = users[0]
     if first.run:
-        return [f"{first.project} {first.run} {fold_names(user.task for user in users)}"]
+        ends = f", {ends_text(first.ends_s)}" if first.ends_s is not None else ""
+        return [f"{first.project} {first.run} {fold_names(user.task for user in users)}{ends}"]
     return [first.program or (f"pid {first.pid}" if first.pid else "?")]
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import format_count, format_size, quote_path, shorten_names
+from tfdeploy.formatting.humanize import (
+    escape_line,
+    format_count,
+    format_size,
+    quote_path,
+    shorten_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +72,7 @@ def print_finished(console: Console, run: Run, finished: FinishedRun) -> None:
     print_collected(console, finished.collected)
     result = {
         "failed": f"failed (exit {finished.exit})",
-        "stopped": "was stopped",
+        "stopped": ": ".join(filter(None, ("was stopped", escape_line(finished.reason)))),
         "ended": "ended after max_duration_s",
     }.get(finished.result, finished.result)
     if finished.result == "succeeded" and _wrote_nothing(finished.collected):

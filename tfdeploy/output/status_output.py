@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.formatting.humanize import ends_text, escape_line
 from tfdeploy.output import status_table
 from tfdeploy.output.status_table import COLUMNS, STATE_STYLES, fitting_columns, is_empty
 
@@ -29,6 +29,8 @@ def print_status_so_far(console: Console, status: RunStatus, waiting: Sequence[s
 def print_status(console: Console, status: RunStatus) -> None:
     """Print the rows, except those that were printed while others were waited for."""
     _print_new_rows(console, status, status.tasks)
+    if status.ends_s is not None:
+        console.print_text(ends_text(status.ends_s))
     _print_notices(console, status)
     _print_exposed(console, status)
     console.print_notes(status.slow)

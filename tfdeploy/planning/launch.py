@@ -207,6 +207,7 @@ def _launch(
         stop_grace_s=training.stop_grace_s,
         linger_s=training.evaluator_grace_s if job == "evaluator" else stragglers_s(training, plan),
         max_duration_s=training.max_duration_s,
+        idle_gpu_stop_s=training.idle_gpu_stop_s,
         log_limit_bytes=training.log_limit_mb * MB,
         policy=_policy(inventory.restart, job, alone=len(plan.placements) == 1),
         # A host need not be able to connect to its own address.

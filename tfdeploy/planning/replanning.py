@@ -87,7 +87,11 @@ def _place(hosts: Mapping[str, Host], key: str, count: int, on: Collection[str])
     placed = Counter(dict.fromkeys(current, 0))
     placed.update(current[:count])
     allowed = on or _hosts_that_may_run(hosts.values(), job)
-    capacity = {name: _capacity(hosts[name], job, chief_host) for name in hosts if name in allowed}
+    capacity = {
+        name: _capacity(hosts[name], job, has_chief=name == chief_host)
+        for name in hosts
+        if name in allowed
+    }
     while placed.total() < count:
         free = [name for name in capacity if placed[name] < capacity[name]]
         if not free:
@@ -112,12 +116,17 @@ def _chief_host(hosts: Iterable[Host]) -> str:
     return next((name for job in jobs for name in tasks if tasks[name][job]), "")
 
 
-def _capacity(host: Host, job: str, chief_host: str) -> int:
+def worker_capacity(host: Host) -> int:
+    """Return how many workers the host has ports and GPUs for, even if one is the chief."""
+    return _capacity(host, "worker", has_chief=True)
+
+
+def _capacity(host: Host, job: str, *, has_chief: bool) -> int:
     """Return how many tasks of a job the host has ports and GPUs for. The run itself needs a port
     on the chief's host."""
     tasks = _tasks(host)
     others = sum(tasks[other] for other in ("ps", "worker", "chief") if other != job)
-    ports = len(host.ports) - (host.name == chief_host) - others
+    ports = len(host.ports) - has_chief - others
     gpus = len(host.gpus) - tasks["chief"] * gpus_per_task("chief", host)
     per_task = gpus_per_task(job, host)
     port_limit = NO_LIMIT if host.ports == AUTO_PORTS else ports

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     Ended = Union[TaskReport, TaskState]
     Result = Literal["succeeded", "ended", "stopped", "failed"]
 
+IDLE_KEY = "idle_gpu_stop_s"
 SIGTERM_EXIT = 143  # 128 + 15, as a shell shows it: a command stopped the run
 
 
 def result(chief: str, find: Callable[[str], Optional[Ended]]) -> Result:
-    """Return "succeeded", "ended" (by max_duration_s), "stopped" (by a command) or "failed".
+    """Return "succeeded", "ended" (by max_duration_s), "stopped" (by a command, or because its GPUs
+    were idle) or "failed".
 
     `find` returns what is known of a task by its name, None for nothing.
     """
@@ -29,6 +31,11 @@ def result(chief: str, find: Callable[[str], Optional[Ended]]) -> Result:
     if found and found.planned:
         return "ended"
     return "stopped" if _was_stopped_by_command(chief, find) else "failed"
+
+
+def why_stopped(reason: str) -> str:
+    """Return why a run stopped itself, from the reason of its chief; "" if a command stopped it."""
+    return reason.partition(", ")[0] if IDLE_KEY in reason else ""
 
 
 def exit_code(chief: str, find: Callable[[str], Optional[Ended]]) -> int:

@@ -188,6 +188,7 @@ class Launch(Record):
     - `linger_s` is how long the task may run after the chief has succeeded, None for no limit;
       `max_duration_s` how long the run may last (the chief's supervisor ends it, and after the
       chief's end the task's own).
+    - `idle_gpu_stop_s` is how long all GPUs of the run may be idle, None for no limit.
     - `log_limit_bytes` is how much of the task's log is kept.
     - `data`, `files` and `links` map places in the task's directory to the release of a data set,
       to a file's text, and to a path relative to the place.
@@ -248,6 +249,7 @@ class Launch(Record):
     submitted: int = 0
     priority: int = 0
     waits_for: List[str] = field(default_factory=list)
+    idle_gpu_stop_s: Optional[float] = None
 
     @property
     def health_port(self) -> Optional[int]:
@@ -433,6 +435,10 @@ class TaskReport(Record):
     """How fast it trains, and what its host does; null if that is not known yet."""
     gpus: Optional[List[int]] = None
     """The indices of its GPUs; null if its host has not chosen them yet."""
+    versions: Dict[str, str] = field(default_factory=dict)
+    """The versions that its process has imported, by name; of a task whose peers connect to it."""
+    ends_s: Optional[float] = None
+    """The seconds after which max_duration_s ends it at the latest; null without that limit."""
 
 
 def to_json(record: Record) -> Dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from support.builders import make_inventory
 
 from tfdeploy.commands.check import CheckResult, _check_versions, _full_disk, _wrong_clock
 from tfdeploy.commands.preflight.host_facts import parse_facts
@@ -56,11 +57,23 @@ def test_hosts_with_other_libraries_than_most_are_noted():
         answer = parse(SurveyAnswer, {**FACTS, "imports": {"tensorflow": found}})
         facts.append(parse_facts(name, answer, 0.0))
     result = CheckResult(tuple(facts))
-    _check_versions(result)
-    assert [str(note).splitlines()[0] for note in result.notes] == [
-        "c: it has Python 3.11; 3.12 is on a, b",
-        "c: it has numpy 1.26; 2.1 is on a, b",
-        "c: it has CUDA 12.3; 12.5 is on a, b",
+    _check_versions(result, make_inventory())
+    assert [note.message for note in result.notes] == [
+        "hosts differ: CUDA 12.3 on c, 12.5 on a, b; Python 3.11 on c, 3.12 on a, b; "
+        "numpy 1.26 on c, 2.1 on a, b"
+    ]
+
+
+def test_another_tensorflow_of_a_spare_host_is_a_note():
+    answers = {
+        name: parse(SurveyAnswer, {**FACTS, "imports": {"tensorflow": {"version": version}}})
+        for name, version in {"a": "2.15.0", "b": "2.16.0"}.items()
+    }
+    result = CheckResult(tuple(parse_facts(name, each, 0.0) for name, each in answers.items()))
+    _check_versions(result, make_inventory("[hosts.a]\nworkers = 1\n[hosts.b]\nspare = true"))
+    assert result.errors == []
+    assert [note.message.partition(":")[0] for note in result.notes] == [
+        "TensorFlow 2.15.0 on a, 2.16.0 on b"
     ]
 
 

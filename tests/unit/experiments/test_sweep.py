@@ -73,13 +73,13 @@ def test_a_measured_run_is_deleted_from_the_hosts_and_a_failed_one_stays(runs, r
 
 
 def test_each_repeat_of_a_cell_is_measured_once_and_recorded_with_its_hosts(runner, runs, record):
-    runs.result = Result(ONE, "r", MEASURED, "", Rate(1.0, 1.0))
-    for repeat in (1, 2, 1, 2):
-        runner.measure(ONE, repeat, INTENT)
-    assert runs.actions == [("remove", "r"), ("remove", "r")]
-    [results] = record.sweep
-    assert [run.repeat for run in results.runs] == [1, 2]
-    assert {run.hosts for run in results.runs} == {tuple(runs.run.plan.hosts)}
+    for cell, repeat in ((ONE, 1), (ONE, 2), (ONE, 1), (TWO, 1), (ONE, 2)):
+        runs.result = Result(cell, "r", MEASURED, "", Rate(1.0, 1.0))
+        runner.measure(cell, repeat, INTENT)
+    assert runs.actions == [("remove", "r")] * 3
+    assert list(record.sweep.results) == [(ONE, 1), (ONE, 2), (TWO, 1)]
+    hosts = {run.hosts for run in record.sweep.results.values()}
+    assert hosts == {tuple(runs.run.plan.hosts)}
 
 
 @pytest.mark.parametrize("outcome", [FAILED, ENDED])

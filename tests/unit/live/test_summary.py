@@ -12,6 +12,7 @@ from tfdeploy.live.summary import end_line, run_line, training_parts
 from unit.live.samples import keras, sample, task_use, watched_run
 from unit.output.samples import RUN_ID
 
+IDLE = "its GPUs were idle for 30m (idle_gpu_stop_s)"
 ONE = "[hosts.w]\nworkers = 1"
 
 
@@ -29,6 +30,12 @@ def test_the_run_line_counts_states_and_hosts_that_are_away():
     watched.take("p", Unreachable("p", "gone"), 0.0)
     watched.take("w", sample(task_use("worker:0")), 0.0)
     assert run_line(watched) == f"run {RUN_ID}  3 tasks on 2 hosts: 1 AWAY, 1 READY, 1 …"
+
+
+def test_the_run_line_says_when_the_run_ends_at_the_latest():
+    watched = watched_run(ONE)
+    watched.take("w", sample(task_use(ends_s=10920.0)), 0.0)
+    assert run_line(watched).endswith(": 1 READY; ends at the latest in 3h 02m")
 
 
 def test_before_the_first_report_the_view_waits():
@@ -75,6 +82,11 @@ def test_the_checkpoint_has_its_age():
         (
             {"state": "STOPPED"},
             f"stopped. Next: tfdeploy collect --run {RUN_ID}, or tfdeploy resume --run {RUN_ID}",
+        ),
+        (
+            {"state": "STOPPED", "reason": f"{IDLE}, killed by SIGTERM"},
+            f"stopped: {IDLE}. Next: tfdeploy collect --run {RUN_ID}, "
+            f"or tfdeploy resume --run {RUN_ID}",
         ),
         (
             {"state": "FAILED", "reason": "exit 1\nmore"},

@@ -31,26 +31,17 @@ NOTIFY = "notify."  # the programs of [notify] are the host's own
 RSYNC_S = 30.0
 # Only an import shows whether a framework works: a library for the GPU may be missing, for example.
 IMPORT = """
-import importlib, json, platform, sys
-result = {"python": platform.python_version(), "libraries": {}}
-def add(name, find):
-    try:
-        result["libraries"][name] = str(find())
-    except Exception:
-        pass
+import importlib, json, sys
+name, inside = sys.argv[1:]
 try:
-    module = importlib.import_module(sys.argv[1])
-    package = sys.modules[sys.argv[1].partition(".")[0]]
-    result["version"] = str(getattr(package, "__version__", "unknown"))
-    add("numpy", lambda: sys.modules["numpy"].__version__)
-    if sys.argv[1] == "tensorflow":
+    module = importlib.import_module(name)
+    sys.path.append(inside)
+    import tfdeploy_versions
+    result = tfdeploy_versions.of_module(sys.modules[name.partition(".")[0]])
+    if name == "tensorflow":
         result["gpus"] = len(module.config.list_physical_devices("GPU"))
-        from importlib import metadata
-        add("Keras", lambda: metadata.version("keras"))
-        add("CUDA", lambda: module.sysconfig.get_build_info()["cuda_version"])
-        add("cuDNN", lambda: module.sysconfig.get_build_info()["cudnn_version"])
 except BaseException as error:
-    result["error"] = "{}: {}".format(type(error).__name__, error)
+    result = {"error": "{}: {}".format(type(error).__name__, error)}
 print("\\n" + json.dumps(result))
 """
 GPU_NAME = re.compile(r"^GPU (\d+): (.*?)(?: \(UUID: .*)?$", re.M)
@@ -137,7 +128,7 @@ def import_module(module: str, python: str, env: Dict[str, str]) -> ImportFacts:
     """Import a module in a process of its own; return what it finds, or why the import fails."""
     try:
         done = subprocess.run(
-            [expand_home(python), "-c", IMPORT, module],
+            [expand_home(python), "-c", IMPORT, module, os.path.join(paths.agent(), "inside")],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -113,7 +113,7 @@ def _taken(own: List[Place], waiting: List[Place], titles: Dict[str, str]) -> st
             continue
         title = titles.get(place.resource, leases.title(place.resource))
         left_s = places.seconds_left(holder)
-        ends = "" if left_s is None else ", ends within {}".format(_format_limit(left_s))
+        ends = "" if left_s is None else ", ends at the latest in {}".format(_format_limit(left_s))
         return "{} is taken by {}{}".format(title, _describe(holder), ends)
     return ""
 

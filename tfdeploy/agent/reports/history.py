@@ -1,13 +1,15 @@
 """The history of a task, beside its log: a line of JSON for each change of its state, and every 30
 seconds for how busy its GPUs are.
 
-It is for people who look at the run later; no decision depends on it. A full disk costs lines, and
-never the task. Of the states only the newest MAX_HISTORY_BYTES are kept.
+It is for people who look at the run later, and for idle_gpu_stop_s, which ends a run that hangs, or
+waits for nothing, while others wait for its GPUs. A full disk costs lines, and never the task. Of
+the states only the newest MAX_HISTORY_BYTES are kept.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import select
 import time
 
@@ -17,13 +19,16 @@ from ...shared.records import MAX_HISTORY_BYTES
 from ..machine.nvidia import GpuSampler
 
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Optional
 
     from ...shared.protocol.reports import GpuUse
     from ...shared.records import TaskState
 
 MAX_REASON = 500
 EVERY_S = 30.0
+IDLE_ANSWERS = 10
+LAST_BYTES = 1 << 13  # more than a line has
+LOOK_EVERY_S = 1.0
 TICK_S = 1.0
 MEBIBYTE = 1 << 20
 
@@ -64,14 +69,18 @@ def newest_half(lines: List[bytes]) -> List[bytes]:
     return lines[kept:]
 
 
-def record_gpus(path: str, gpus: List[int], ended: int) -> None:
-    """Add a line for each answer of nvidia-smi until `ended` is closed on its other side.
+def record_gpus(
+    path: str, gpus: List[int], ended: int, idle_limit_s: Optional[float] = None
+) -> None:
+    """Add a line for each answer of nvidia-smi until `ended` is closed on its other side. With
+    `idle_limit_s`, often enough to know that the GPUs were idle for so long.
 
     nvidia-smi may take seconds, or hang in its driver, where nothing can end it. So this runs in a
     process of its own, which holds nothing of the task's, is no child of the supervisor, and ends
     with it.
     """
-    sampler, written = GpuSampler(gpus, EVERY_S), None
+    every_s = min(EVERY_S, idle_limit_s / IDLE_ANSWERS) if idle_limit_s else EVERY_S
+    sampler, written = GpuSampler(gpus, every_s), None
     while not select.select([ended], [], [], TICK_S)[0]:
         answer = sampler.read()
         if answer and answer is not written:
@@ -80,7 +89,7 @@ def record_gpus(path: str, gpus: List[int], ended: int) -> None:
                 if append_line(
                     path, gpu_line(time.time(), answer), MAX_HISTORY_BYTES, every_second
                 ):
-                    sampler.every_s *= 2
+                    sampler.every_s *= 1 if idle_limit_s else 2
             except OSError:  # a full disk costs lines
                 pass
     sampler.close()
@@ -98,3 +107,45 @@ def gpu_line(at: float, gpus: List[GpuUse]) -> bytes:
 def every_second(lines: List[bytes]) -> List[bytes]:
     """Halve the resolution: the whole time that the lines cover stays covered. Pure."""
     return lines[::2]
+
+
+class IdleGpus:
+    """For how long the GPUs of a task have been idle, by the newest line of their history.
+
+    Only what nvidia-smi has answered counts: if it hangs, nobody knows that they are idle, and one
+    that reports no percentage (MIG) never is. Time is this supervisor's own: a clock may be set.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._line = self._newest_line()  # of an earlier start
+        self._since: Optional[float] = None
+        self._looked_at = -LOOK_EVERY_S
+        self._idle_s = 0.0
+
+    def seconds(self) -> float:
+        """Return for how long all GPUs of the task were at 0 %, until the newest line."""
+        now = time.monotonic()
+        if now < self._looked_at + LOOK_EVERY_S:
+            return self._idle_s
+        self._looked_at, line = now, self._newest_line()
+        if line and line != self._line:
+            self._line = line
+            self._since = (self._since or now) if _is_idle(line) else None
+            self._idle_s = now - self._since if self._since else 0.0
+        return self._idle_s
+
+    def _newest_line(self) -> bytes:
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
+                return next(iter(file.read().splitlines()[-1:]), b"")
+        except OSError:
+            return b""
+
+
+def _is_idle(line: bytes) -> bool:
+    try:
+        return all(busy == 0 for _, busy, _, _ in json.loads(line)["gpus"])
+    except (ValueError, TypeError, KeyError):  # it is being written
+        return False

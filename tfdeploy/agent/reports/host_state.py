@@ -73,4 +73,5 @@ def _user(holder: leases.Holder, used_bytes: Optional[int]) -> GpuUser:
         project=holder.project,
         run=holder.run,
         task=holder.task,
+        ends_s=places.seconds_left(holder),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from ...shared import TYPE_CHECKING, parallel, records
+from ...shared import TYPE_CHECKING, filesystem, parallel, records
+from ...shared.protocol.message import Message, parse_lines
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import TaskReports
 from ...shared.records import ENDED, FROZEN, LOST, PAUSED, QUEUED, Launch, TaskReport, TaskState
@@ -13,10 +14,17 @@ from .. import paths
 from ..machine import lock
 
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import Dict, List, Optional
 
+MAX_VERSIONS_BYTES = 1 << 14
 STOPPED_BY_SIGNAL = "a signal has stopped {}; kill -CONT {} continues it"
 LEFT_QUEUE = "{}, so the run has left the queue; tfdeploy resume {} --queue submits it again"
+
+
+class Imported(Message):
+    """A line of inside/tfdeploy_versions.py: versions by name."""
+
+    versions: Dict[str, str]
 
 
 def status(project: str, run: str, tail: int) -> TaskReports:
@@ -48,6 +56,7 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
         notice=_notice(task_dir),
         exposed="" if state.state in ENDED else state.exposed,
         gpus=_gpus(task_dir),
+        versions=_versions(task_dir),
     )
     return _probe(result, task_dir, log) if probe and state.state not in ENDED else result
 
@@ -80,7 +89,17 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
         quiet_s=progress.quiet_s(log, files),
         log_progress=progress.read_log(log),
         pace=pace.read(launch.project, launch.run, launch.task),
+        ends_s=_ends_s(task_dir, launch),
     )
+
+
+def _ends_s(task_dir: str, launch: Launch) -> Optional[float]:
+    if launch.max_duration_s is None:
+        return None
+    from ..machine.leases import Holder
+    from ..queue import places  # as above
+
+    return places.seconds_left(Holder(lock.holder(task_dir) or 0))
 
 
 def _gpus(task_dir: str) -> Optional[List[int]]:
@@ -90,6 +109,15 @@ def _gpus(task_dir: str) -> Optional[List[int]]:
         return None if launch["gpu_choice"] else [int(gpu) for gpu in launch["gpus"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _versions(task_dir: str) -> Dict[str, str]:
+    """Return what the task's process has reported of the framework that it has imported."""
+    try:
+        lines = filesystem.read_bytes(paths.versions(task_dir))[:MAX_VERSIONS_BYTES]
+    except OSError:
+        return {}
+    return {k: v for each in parse_lines(Imported, lines) for k, v in each.versions.items()}
 
 
 def _notice(task_dir: str) -> str:

@@ -82,7 +82,10 @@ def _record_gpus(launch: Launch, task_dir: str) -> None:
     log = os.path.join(task_dir, "supervisor.log")
     try:
         detach.run_detached(
-            lambda: history.record_gpus(path, launch.gpus, ended), title, log, [ended]
+            lambda: history.record_gpus(path, launch.gpus, ended, launch.idle_gpu_stop_s),
+            title,
+            log,
+            [ended],
         )
     except OSError as error:  # training continues without
         print_to_log(error)

@@ -51,6 +51,7 @@ class Report(Record):
     cause: str = ""
     restarts: int = 0
     holds: bool = False  # it waits in the queue, and has taken its GPUs and ports
+    idle_s: Optional[float] = 0.0  # for how long its GPUs have been idle; None: it has none
 
     def task_state(self) -> TaskState:
         """Return the state of the task, as far as it was reported."""
@@ -185,13 +186,14 @@ class HeartbeatServer:
             signing.text(question.cause),
             question.restarts,
             question.holds,
+            question.idle_s,
         )
         with self._changing:
             last = self.reports[task]
             if report.sent <= last.sent:
                 return False
             self.reports[task] = report
-            if replace(report, at=last.at, sent=last.sent) == last:
+            if replace(report, at=last.at, sent=last.sent, idle_s=last.idle_s) == last:
                 return False
             self._lists = None
             return True

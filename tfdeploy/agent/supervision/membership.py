@@ -14,6 +14,7 @@ from ...shared.protocol.message import parse
 from ...shared.protocol.record import replace, to_json
 from ...shared.records import ENDED, FAILED, QUEUED, SERVER, SUCCEEDED
 from ...shared.trials import TrialOrder
+from .. import paths
 from . import heartbeat, signing, termination
 from .heartbeat import ASIDE, GO, QUEUED_INTERVAL_S, WAIT, HeartbeatClient, HeartbeatServer
 from .replication import replicas
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from ...shared.records import Launch, TaskState
     from ...shared.trials import TrialRecord
+    from ..reports.history import IdleGpus
     from .heartbeat import Report
     from .termination import Order
     from .trials.board import Board
@@ -57,6 +59,15 @@ def _while_queued(launch: Launch) -> Launch:
     return replace(launch, max_duration_s=None, heartbeat=settings)
 
 
+def _idle_gpus(launch: Launch) -> Optional[IdleGpus]:
+    """Return what watches the GPUs of a task, if its run is stopped when they are idle."""
+    if launch.idle_gpu_stop_s is None or not launch.gpus:
+        return None
+    from ..reports.history import IdleGpus  # most runs are not
+
+    return IdleGpus(paths.gpu_history(launch.project, launch.run, launch.task))
+
+
 def _patience_s(launch: Launch) -> float:
     """Return after which silence of a host a queued run lets others pass."""
     return max(launch.heartbeat.orphan_timeout_s, 3 * QUEUED_INTERVAL_S)
@@ -75,6 +86,7 @@ class ChiefMembership:
         self._get_state = get_state
         self._get_sources = get_sources
         self._task_dir = task_dir
+        self._idle_gpus = _idle_gpus(launch)
         self.begin()
         self._is_notified = not (launch.notify.on_end or launch.notify.on_failure)
         if not self._is_notified:
@@ -169,7 +181,14 @@ class ChiefMembership:
             if last.stops_run:
                 return termination.reported_stop(task, silent=last.silent)
         launch = self._queued if self._get_state().state == QUEUED else self._launch
-        return termination.chief_order(launch, reports, age_s)
+        return termination.chief_order(launch, reports, age_s, self._idle_s())
+
+    def _idle_s(self) -> float:
+        """Return for how long all GPUs of the run have been idle; 0 if it has none."""
+        received = self._server.reports.values()
+        own = self._idle_gpus.seconds() if self._idle_gpus else None
+        times = [own, *(last.idle_s for last in received if last.state not in ENDED)]
+        return min((each for each in times if each is not None), default=0.0)
 
     def _silent_s(self, last: Report, now: float) -> float:
         """Return for how long a task has been silent. One in the queue sends few messages, and may
@@ -241,6 +260,7 @@ class OtherMembership:
     ) -> None:
         self._launch, self._queued = launch, _while_queued(launch)
         self._task_dir = task_dir
+        self._idle_gpus = _idle_gpus(launch)
         self.begin()
         self._holds = False
         self._get_state = get_state
@@ -392,6 +412,7 @@ class OtherMembership:
             "restarts": state.restarts,
             "sources": self._get_sources(),
             "holds": self._holds,
+            "idle_s": self._idle_gpus.seconds() if self._idle_gpus else None,
         }
         if self._trial is not None:
             is_first = not self._client.acknowledged.get("trial")

@@ -12,9 +12,12 @@ from ...shared.filesystem import read_bytes
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Iterator, Optional
 
 # What Python raises, without an error number, if it cannot start a thread.
+V1_LIMIT = ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+V2_LIMIT = ("/sys/fs/cgroup", "memory.max")
+MEBIBYTE, NO_LIMIT = 1 << 20, 1 << 50  # version 1 has no word for no limit
 NO_THREAD = "can't start new thread"
 WRITES = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 # fork(2): EAGAIN for a limit of processes, ENOMEM for memory. Both may be gone a moment later.
@@ -48,11 +51,7 @@ def oom_kills() -> int:
 
     Source: linux/mm/vmstat.c, the counter OOM_KILL.
     """
-    try:
-        counters = read_bytes("/proc/vmstat")
-    except OSError:
-        return 0
-    found = re.search(rb"^oom_kill (\d+)$", counters, re.M)
+    found = re.search(rb"^oom_kill (\d+)$", _read("/proc/vmstat"), re.M)
     return int(found[1]) if found else 0
 
 
@@ -65,9 +64,36 @@ def describe_oom_kill(kills: int) -> str:
 
     used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     what = "1 process" if kills == 1 else "{} processes".format(kills)
-    return ": the kernel killed {} for lack of memory; the task had used up to {:.0f} MB".format(
-        what, used
-    )
+    text = ": the kernel killed {} for lack of memory; the task had used up to {:.0f} MB"
+    return text.format(what, used) + _of_limit()
+
+
+def _of_limit() -> str:
+    """Return how much memory there is for the task: its control group's smallest limit, or all of
+    the host's; "" if neither can be read. Source: linux/Documentation/admin-guide, cgroup-v1 and
+    cgroup-v2."""
+    limits = [int(each) for each in _group_limits() if each.strip().isdigit()]
+    total = re.search(rb"^MemTotal: +(\d+) kB", _read("/proc/meminfo"), re.M)
+    host = int(total[1]) << 10 if total else 0
+    if limits and min(limits) < (host or NO_LIMIT):
+        return " of the {:.0f} MB that its control group allows".format(min(limits) / MEBIBYTE)
+    return " of the host's {:.0f} MB".format(host / MEBIBYTE) if host else ""
+
+
+def _group_limits() -> Iterator[bytes]:
+    """Yield the limits of this process's control groups, of either version, and their parents."""
+    for controller, path in re.findall(rb"^\d+:(memory|):(.*)$", _read("/proc/self/cgroup"), re.M):
+        root, name = V1_LIMIT if controller else V2_LIMIT
+        parts = path.decode(errors="replace").strip("/").split("/")
+        for count in range(len(parts) + 1):
+            yield _read("/".join([root, *filter(None, parts[:count]), name]))
+
+
+def _read(path: str) -> bytes:
+    try:
+        return read_bytes(path)
+    except OSError:
+        return b""
 
 
 def _number(error: Exception) -> int:

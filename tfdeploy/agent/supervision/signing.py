@@ -173,6 +173,7 @@ class Question(Message):
     trial: Optional[TrialRecord] = None
     trials: List[TrialRecord] = field(default_factory=list)
     holds: bool = False
+    idle_s: Optional[float] = None
 
 
 class End(Message):

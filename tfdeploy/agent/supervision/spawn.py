@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import subprocess
+from contextlib import suppress
 
 from ...shared import TYPE_CHECKING
 from ...shared.records import OPEN, STRICT
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from ...shared.records import Launch
 
 PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
-SAVES = "TFDEPLOY_SAVES"
+SAVES, VERSIONS = "TFDEPLOY_SAVES", "TFDEPLOY_VERSIONS"
 PEERS, SOURCE_PORTS = "TFDEPLOY_PEERS", "TFDEPLOY_SOURCE_PORTS"
 # A task with one of these variables imports the modules of the folder inside/.
 NEEDS_INSIDE = (
+    VERSIONS,
     "TFDEPLOY_CHECKPOINT_DEVICE",
     "TFDEPLOY_SAVE_ON_STOP",
     "TFDEPLOY_END_AT_EXIT",
@@ -38,6 +40,8 @@ def spawn(
     """
     env = environment(launch, dict(os.environ), mark, paths.agent(), os.path.realpath(task_dir))
     env.update(_preloaded_if_possible(launch, env, task_dir))
+    with suppress(OSError):
+        os.unlink(paths.versions(task_dir))
     return subprocess.Popen(
         launch.argv,
         cwd=directory or paths.work(task_dir),
@@ -61,11 +65,17 @@ def environment(
         **_common(launch, base),
         process.MARK: mark,
         SAVES: paths.saves(task_dir),
+        **({VERSIONS: paths.versions(task_dir)} if _has_peers(launch) else {}),
     }
     if any(name in env for name in NEEDS_INSIDE):
         inside = os.path.join(agent, "inside")
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [inside, env.get("PYTHONPATH", "")]))
     return env
+
+
+def _has_peers(launch: Launch) -> bool:
+    """Return whether other tasks must understand what this one sends to its port."""
+    return launch.port is not None and len(launch.heartbeat.tasks) > 1
 
 
 def environment_of_user(launch: Launch, base: Dict[str, str], task_dir: str) -> Dict[str, str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ...shared import TYPE_CHECKING
+from ...shared.outcome import IDLE_KEY
 from ...shared.protocol.record import Record
 from ...shared.records import ENDED, FAILED, STOPPED, SUCCEEDED, Launch
+from ..machine.leases import format_age
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 # After this time a worker has ended by itself, or will not. A ps must outlive the workers (see
 # runs/stop.py).
 PS_MARGIN_S = 3.0
+IDLE = "its GPUs were idle for {} (" + IDLE_KEY + ")"
 RUN_ENDED = "the run has ended: {} {}"
 
 
@@ -38,12 +41,15 @@ def reported_stop(task: str, silent: bool) -> Order:
 
 
 def chief_order(
-    launch: Launch, reports: Mapping[str, Tuple[float, str, str]], age_s: float
+    launch: Launch,
+    reports: Mapping[str, Tuple[float, str, str]],
+    age_s: float,
+    idle_s: float = 0.0,
 ) -> Optional[Order]:
     """Return the order for the chief, or None while it may continue.
 
     `reports` has (seconds of silence, state, reason) for each other task. `age_s` is the age of the
-    run.
+    run, `idle_s` for how long all of its GPUs have been idle.
     """
     for task in launch.heartbeat.needed:
         silent_s, state, reason = reports[task]
@@ -54,6 +60,8 @@ def chief_order(
         # A task that succeeded has ended and sends nothing more.
         if state != SUCCEEDED and silent_s > launch.heartbeat.orphan_timeout_s:
             return Order("no message from {} for {:.0f} s".format(task, silent_s), FAILED, task)
+    if launch.idle_gpu_stop_s is not None and idle_s >= launch.idle_gpu_stop_s:
+        return Order(IDLE.format(format_age(launch.idle_gpu_stop_s)))
     return _duration_order(launch, age_s)
 
 

@@ -15,6 +15,7 @@ from tfdeploy.formatting.humanize import escape_line, format_duration
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.planning import frameworks
+from tfdeploy.planning.versions import differences
 from tfdeploy.shared.protocol.reports import Started
 from tfdeploy.shared.protocol.runs import RunRecord, Start
 from tfdeploy.shared.records import (
@@ -125,13 +126,13 @@ def wait_until_ready(
     watcher: StartWatcher,
     turn_s: float | None = None,
 ) -> bool:
-    """Wait until every task is READY or has succeeded. Return False if the chief has succeeded
-    before that.
+    """Wait until every task is READY or has succeeded; note in what hosts differ that their tasks
+    have imported. Return False if the chief has succeeded before that.
 
-    If the run was queued, first wait up to `turn_s` seconds for its turn. Raises HostError if a
-    host is lost, TaskFailed if a task ends, what the tasks wait for after `turn_s`, and
-    TaskNotReady after training.ready_timeout_s, not counting the time in which workers get the
-    chief's checkpoints.
+    If the run was queued, first wait up to `turn_s` seconds for its turn. Raises TfdeployError if
+    hosts may not differ so, HostError if one is lost, TaskFailed if a task ends, what the tasks
+    wait for after `turn_s`, and TaskNotReady after training.ready_timeout_s, not counting the time
+    in which workers get the chief's checkpoints.
     """
     tasks = _Readiness(run, watcher.on_report, is_queued=turn_s is not None)
     if turn_s is not None:
@@ -139,9 +140,14 @@ def wait_until_ready(
     while not tasks.is_decided():
         event = next(following.events(tasks.deadline), None)
         if event is None:
-            _raise_not_ready(fleet, run, tasks.waiting)
-            return False
+            break
         tasks.dispatch(*event)
+    refusals, notes = differences(tasks.versions, run.inventory.training)
+    raise_all(refusals)  # first: it may be why a task has failed, or is not READY
+    watcher.on_notes(notes)
+    if not tasks.is_decided():
+        _raise_not_ready(fleet, run, tasks.waiting)
+        return False
     if tasks.ended:
         _raise_unless_succeeded(fleet, run, tasks.ended)
         return False
@@ -206,6 +212,7 @@ class _Readiness(Listener):
         self.waiting = {str(p.task) for p in run.plan.placements}
         self.queued = set(self.waiting) if is_queued else set()
         self.ended: TaskReport | None = None
+        self.versions: dict[str, dict[str, str]] = {}
         self._limit_s = _ready_limit_s(run)
         self._deadline = time.monotonic() + self._limit_s
         self._fetching: set[str] = set()
@@ -227,6 +234,8 @@ class _Readiness(Listener):
 
     def on_state(self, host: str, report: TaskReport) -> None:
         self._on_report(host, report)
+        if report.versions:
+            self.versions[host] = report.versions
         if report.state != QUEUED and report.task in self.queued:
             self.queued.discard(report.task)
             self._deadline = time.monotonic() + self._limit_s

@@ -63,6 +63,8 @@ class RunEnd:
     """The root cause, if it failed."""
     result: Result
     """How it ended; `ended`: after max_duration_s."""
+    reason: str = field(kw_only=True, default="")
+    """Why it was stopped; "" if a command has stopped it, or nothing."""
     cut_off: tuple[str, ...] = field(kw_only=True, default=())
     """The workers that were still running when their time after the chief's success was over."""
 
@@ -115,7 +117,8 @@ def _unsuccessful_end(fleet: Fleet, run: Run, chief: TaskReport) -> RunEnd:
     found = status(fleet, run, LOG_LINES)
     result = outcome.result(chief.task, found.report)
     failure = root_cause(found) if result == "failed" else None
-    return RunEnd(outcome.exit_code(chief.task, found.report), failure, result)
+    reason = outcome.why_stopped(chief.reason)
+    return RunEnd(outcome.exit_code(chief.task, found.report), failure, result, reason=reason)
 
 
 class _Progress(Listener):

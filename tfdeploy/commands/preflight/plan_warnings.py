@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def plan_warnings(intent: Intent) -> list[TfdeployError]:
-    """Return the warnings about an intent."""
+    """Return the warnings about an intent, and which hosts were chosen because they are free."""
     return [
+        *([TfdeployError(intent.placed)] if intent.placed else []),
         *_missing_chief(intent),
         *_lonely_launchers(intent.inventory.training, intent.plan),
         *_unused_gpus(intent),

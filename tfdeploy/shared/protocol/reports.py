@@ -118,6 +118,8 @@ class GpuUser(Message):
     """The task's run; "" if it is no task."""
     task: str
     """The task, such as `worker:1`; "" if it is none."""
+    ends_s: Optional[float] = None
+    """The seconds after which its run ends at the latest; null if it has no limit."""
 
 
 class GpuState(Message):

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import platform
 import sys
+from pathlib import Path
 
 import pytest
 
+import tfdeploy
 from tfdeploy.agent.preflight import host_facts
+
+
+@pytest.fixture(autouse=True)
+def agent(root):
+    """The folder of an agent, with what it adds to the Python of a task."""
+    folder = root / "agent/abc.pyz"
+    folder.mkdir()
+    (folder / "inside").symlink_to(Path(tfdeploy.__file__).parent / "inside")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.builders import make_heartbeat_settings, make_policy
+from support.ports import free_port
 from support.waiting import until
 
 from integration.agent.supervised_task import RUN_FOREVER
@@ -95,3 +96,24 @@ def test_a_failing_nvidia_smi_and_a_task_without_gpus_leave_no_file(supervise, n
     without = supervise(RUN_FOREVER, heartbeat=ALONE, index=1)
     assert without.reaches("READY")
     assert not recorders(without)
+
+
+def test_a_run_is_stopped_once_the_gpus_of_all_its_tasks_are_idle(supervise, nvidia_smi, tmp_path):
+    for gpu in (0, 1):
+        (tmp_path / f"--id={gpu}").write_text(f"{gpu}, 0, 1000, 81559\n")
+    (tmp_path / "--id=1").write_text("1, 3, 1000, 81559\n")
+    nvidia_smi(f"cat {tmp_path}/$3")
+    tasks = ["worker:0", "worker:1"]
+    settings = make_heartbeat_settings(port=free_port(), tasks=tasks, needed=["worker:1"])
+    chief, other = (
+        supervise(RUN_FOREVER, heartbeat=settings, index=index, gpus=[index], idle_gpu_stop_s=1.0)
+        for index in (0, 1)
+    )
+    wait_for_lines = 15  # of 0.1 s each: longer than the limit
+    until(lambda: len(samples(chief)) > wait_for_lines, "an idle chief")
+    assert {chief.state.state, other.state.state} <= {"RUNNING", "READY"}
+    (tmp_path / "--id=1").write_text("1, 0, 1000, 81559\n")
+    idle, ended = chief.wait_for_end(), other.wait_for_end()
+    assert idle.state == "STOPPED"
+    assert idle.reason == "its GPUs were idle for 1s (idle_gpu_stop_s), killed by SIGTERM"
+    assert ended.reason == "the run has ended: worker:0 was stopped, killed by SIGTERM"

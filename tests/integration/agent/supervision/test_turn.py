@@ -114,8 +114,8 @@ def test_who_waits_sees_when_the_run_ends_that_has_the_gpu(submit, gpus):
     second = submit(2, gpus[0])
     reason = report.explain(second[0].launch)
     assert reason.startswith("GPU 0 is taken by ")
-    assert reason.endswith(", ends within 2h 5m")
-    assert report.explain(submit(3, gpus[0])[0].launch).endswith(", ends within 2h 5m")
+    assert reason.endswith(", ends at the latest in 2h 5m")
+    assert report.explain(submit(3, gpus[0])[0].launch).endswith(", ends at the latest in 2h 5m")
 
 
 @pytest.mark.parametrize("lost", [0, 1], ids=["chief", "worker"])

@@ -1,4 +1,4 @@
-"""Training progress is read from event files, also truncated, malformed and TensorFlow's own."""
+"""Training progress is read from event files, also truncated and malformed ones."""
 
 from __future__ import annotations
 
@@ -253,35 +253,3 @@ def test_quiet_s_is_zero_for_a_change_in_the_future(tmp_path):
 
 def test_quiet_s_is_none_without_a_log_and_event_files(tmp_path):
     assert progress.quiet_s("/missing", below(tmp_path)) is None
-
-
-# Files that TensorFlow writes
-
-
-@pytest.mark.slow
-def test_event_files_of_tensorflow_2_are_read(tmp_path):
-    tf = pytest.importorskip("tensorflow")
-    writer = tf.summary.create_file_writer(os.fspath(tmp_path / "train"))
-    with writer.as_default():
-        for number in range(0, 3000, 3):
-            tf.summary.write("loss", 1.0, step=number)
-        writer.flush()
-        assert step(tmp_path) == 2997
-        tf.summary.write("weights", tf.zeros([60_000]), step=3000)
-        writer.flush()
-    assert step(tmp_path) == 3000
-    assert last_step(tmp_path).age_s < 60
-
-
-@pytest.mark.slow
-def test_event_files_of_a_monitored_session_are_read(tmp_path):
-    tf1 = pytest.importorskip("tensorflow").compat.v1
-    with tf1.Graph().as_default():
-        increment = tf1.train.get_or_create_global_step().assign_add(1)
-        tf1.summary.scalar("loss", tf1.cast(increment, tf1.float32))
-        with tf1.train.MonitoredTrainingSession(
-            checkpoint_dir=os.fspath(tmp_path), save_summaries_steps=1, log_step_count_steps=None
-        ) as session:
-            for _ in range(20):
-                session.run(increment)
-    assert step(tmp_path) in (20, 21)

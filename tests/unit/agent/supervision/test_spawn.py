@@ -7,6 +7,7 @@ from support.builders import make_launch
 
 from tfdeploy.agent.machine import guard
 from tfdeploy.agent.supervision.spawn import environment, environment_of_user, preloaded
+from tfdeploy.shared.protocol.record import replace
 
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
 
@@ -63,6 +64,13 @@ def test_every_task_records_what_it_writes_elsewhere():
 def test_inside_is_not_on_the_python_path_by_default():
     assert "PYTHONPATH" not in task_environment()
     assert task_environment({"PYTHONPATH": "/own"})["PYTHONPATH"] == "/own"
+
+
+def test_a_task_that_others_connect_to_reports_its_versions():
+    peers = replace(make_launch().heartbeat, tasks=["worker:0", "worker:1"])
+    env = task_environment(heartbeat=peers, port=2222)
+    assert (env["TFDEPLOY_VERSIONS"], env["PYTHONPATH"]) == ("/task/versions", "/agent.pyz/inside")
+    assert "TFDEPLOY_VERSIONS" not in task_environment(heartbeat=peers, port=None)
 
 
 def preload_variables(env=None, network="guarded"):

@@ -7,6 +7,7 @@ from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.supervision import termination
 from tfdeploy.agent.supervision.termination import Order
+from tfdeploy.shared.outcome import why_stopped
 
 NEEDED = ["ps:0", "ps:1"]
 TASKS = [*NEEDED, "worker:0", "worker:1", "evaluator:0"]
@@ -31,6 +32,17 @@ def chief_order(age_s=10.0, max_duration_s=None, **changes):
     reports.update({task.replace("_", ":"): report for task, report in changes.items()})
     launch = launch_of("worker:0", max_duration_s=max_duration_s)
     return termination.chief_order(launch, reports, age_s)
+
+
+def test_a_run_whose_gpus_are_idle_is_stopped_if_hosts_toml_says_so():
+    reports = dict.fromkeys(make_launch().heartbeat.needed, (0.5, "READY", ""))
+    limited = make_launch(idle_gpu_stop_s=1800.0)
+    assert termination.chief_order(limited, reports, 9000.0, idle_s=1799.0) is None
+    assert termination.chief_order(make_launch(), reports, 9000.0, idle_s=9000.0) is None
+    order = termination.chief_order(limited, reports, 9000.0, idle_s=1800.0)
+    assert order == Order("its GPUs were idle for 30m (idle_gpu_stop_s)")
+    assert why_stopped(f"{order.reason}, killed by SIGTERM") == order.reason
+    assert why_stopped("on request, killed by SIGTERM") == ""
 
 
 def test_a_chief_continues_while_all_tasks_run():

@@ -1,0 +1,80 @@
+"""place = "free": give the workers to the fewest hosts that have enough free GPUs. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import PlanError
+from tfdeploy.formatting.humanize import format_count
+from tfdeploy.planning.placing import count_tasks
+from tfdeploy.planning.replanning import worker_capacity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdeploy.config.inventory import Host, Inventory
+
+
+def candidates(inventory: Inventory) -> list[Host]:
+    """Return the hosts that may get workers. Raises PlanError if hosts.toml places them itself."""
+    for host in inventory.hosts:
+        if host.workers and not host.spare:
+            raise PlanError(
+                f'hosts.{host.name}.workers: found {host.workers}; place = "free" in [training] '
+                "places all workers",
+                "leave it out, or leave out place",
+            )
+    return [host for host in inventory.hosts if host.gpus and not host.spare]
+
+
+def choose(
+    inventory: Inventory, free: Mapping[str, Sequence[int]], workers: int
+) -> tuple[Inventory, str]:
+    """Return the inventory with workers on the fewest of its candidates, without those that get
+    none; and which ones were chosen, and why.
+
+    `free` has the indexes of each host's free GPUs; of equal hosts the first ones are taken. Raises
+    PlanError if there are not enough.
+    """
+    usable = {
+        host.name: host.copy_with({"gpus": gpus})
+        for host in candidates(inventory)
+        if (gpus := tuple(gpu for gpu in host.gpus if gpu in free.get(host.name, ())))
+    }
+    room = {name: worker_capacity(usable[name]) for name in free if name in usable}
+    chosen, left = dict[str, int](), workers
+    while left and any(room.values()):
+        fitting = [name for name in room if room[name] >= left]
+        name = min(fitting, key=room.__getitem__) if fitting else max(room, key=room.__getitem__)
+        chosen[name] = min(left, room.pop(name))
+        left -= chosen[name]
+    if left:
+        raise _too_few(workers, workers - left, usable)
+    hosts = (_with_workers(host, usable, chosen) for host in inventory.hosts)
+    used = tuple(host for host in hosts if host.spare or any(count_tasks(host).values()))
+    shares = (f"{n} on {h} ({_describe(usable[h], inventory.host(h))})" for h, n in chosen.items())
+    why = f'place = "free": {format_count(workers, "worker")} on the fewest hosts: '
+    return inventory.copy_with({"hosts": used}), why + ", ".join(shares)
+
+
+def _with_workers(host: Host, usable: Mapping[str, Host], chosen: Mapping[str, int]) -> Host:
+    """Return a host with its workers. Of a count of GPUs it takes free ones when it starts; of a
+    list, those that were free when it was asked."""
+    if host.name not in chosen:
+        return host
+    gpus = host.gpus if isinstance(host.gpus, range) else usable[host.name].gpus
+    return host.copy_with({"workers": chosen[host.name], "gpus": gpus})
+
+
+def _describe(usable: Host, host: Host) -> str:
+    return f"{len(usable.gpus)} of {format_count(len(host.gpus), 'GPU')} free"
+
+
+def _too_few(workers: int, found: int, usable: Mapping[str, Host]) -> PlanError:
+    free = ", ".join(f"{len(each.gpus)} on {name}" for name, each in usable.items())
+    return PlanError(
+        f'place = "free": expected room for {format_count(workers, "worker")}; found room for '
+        f"{found}, with these free GPUs: {free or 'none'}",
+        "tfdeploy hosts shows who uses the others"
+        + (f"; --with workers={found} starts fewer" if found else ""),
+    )
