@@ -23,6 +23,7 @@ from tfdeploy.errors import (
     AgentError,
     Cancelled,
     CommandFailed,
+    HostError,
     LeaseConflict,
     PlanError,
     TfdeployError,
@@ -173,7 +174,11 @@ def launch(
             _stopped_at_failure(fleet, run, launching),
         ):
             answers = launching.start_hosts()
-            watcher.on_notes([*_unlisted_gpus(run, answers), *_other_folders(run, answers)])
+            sick = [
+                HostError(h, f"not used: {each}") for h, a in answers.items() for each in a.sick
+            ]
+            others = _other_folders(run, answers)
+            watcher.on_notes([*sick, *_unlisted_gpus(run, answers), *others])
             turn_s = queue.wait_s if queue else None
             if turn_s is None and queue:
                 return run  # its hosts start the tasks

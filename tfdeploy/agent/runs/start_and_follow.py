@@ -32,12 +32,13 @@ def start_and_follow(
     it has succeeded; each start of a run has another one.
     """
     project, run = launches[0].project, launches[0].run
+    sick: List[str] = []
     with start_lease.hold(run):
         if record is None or not run_record.is_stored(project, run, record):
             _refuse_without_caller()
-            start.start_tasks(launches, record)
+            sick = start.start_tasks(launches, record)
     other_folder = run_record.other_folder(project, run, record) if record else ""
-    yield Started(nvidia.gpu_count(), other_folder)
+    yield Started(nvidia.gpu_count(), other_folder, sick)
     from ..reports import follow  # a supervisor, which is forked before, does not need it
 
     tasks = [launch.task for launch in launches]
