@@ -108,7 +108,7 @@ def stamps(log: str, words: str) -> list[float]:
 def history(run: Training, task: str) -> list[dict[str, Any]]:
     logs = run.work(task).parent.parent / "logs"
     file = logs / f"{task.replace(':', '-')}.history.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    return [each for each in map(json.loads, file.read_text().splitlines()) if "state" in each]
 
 
 def measure(script: str, repeats: int) -> None:

@@ -13,6 +13,8 @@ from support.nvidia_smi import StubNvidiaSmi
 from support.ports import free_ports
 from support.waiting import until
 
+from tfdeploy.agent.machine import interfaces
+
 pytestmark = pytest.mark.slow
 
 # The part of TensorFlow that check uses.
@@ -364,6 +366,19 @@ def test_links_between_the_hosts_of_tasks_are_measured(by_ssh):
     assert (there["error"], there["source"]["interface"]) == (None, None)
     table = project.ok("check", "--network", "--yes").splitlines()
     assert any(re.match(r"FROM +TO +SPEED +ROUND TRIP +INTERFACES", line) for line in table)
+
+
+@pytest.mark.slow
+def test_other_addresses_of_a_host_are_tried_if_its_own_fails(by_ssh):
+    hosts = by_ssh.hosts()
+    hosts["one"]["address"] = "203.0.113.1"  # TEST-NET-3, which no machine has
+    project = by_ssh.project(hosts=hosts, training={"imports": []})
+    document = json.loads(project.tf("check", "--network", "--yes", "--json").stdout)
+    notes = map(text_of, document["notes"])
+    [note] = [each for each in notes if "its address fails" in each]
+    assert note.startswith("one: two → one: ")
+    proposed = re.search(r'set hosts\.one\.address = "(.+)"', note)
+    assert proposed[1] in dict(interfaces.addresses())
 
 
 def test_the_network_is_not_measured_beside_a_live_run_without_being_asked(by_ssh):

@@ -24,7 +24,7 @@ SECRET = "hunter2-is-the-token"
 
 def states(run_folder: Path, task: str) -> list[str]:
     lines = (run_folder / "logs" / f"{task}.history.jsonl").read_text().splitlines()
-    return [json.loads(line)["state"] for line in lines]
+    return [each["state"] for each in map(json.loads, lines) if "state" in each]
 
 
 def test_a_restart_is_in_the_report_and_hosts_need_not_answer_for_it(by_ssh: World) -> None:

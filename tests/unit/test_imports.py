@@ -326,7 +326,7 @@ def test_a_package_of_the_agent_imports_only_the_packages_below_it():
 
 def test_a_pure_module_imports_only_pure_modules():
     pure = tuple(f"tfdeploy.{name}" for name in PURE)
-    shared = ("tfdeploy.shared.records", "tfdeploy.shared.protocol.record")
+    shared = (f"tfdeploy.shared.{each}" for each in ("pace", "records", "protocol.record"))
     allowed = (*pure, *shared)
     offenders = {}
     for name in PURE:
@@ -341,7 +341,8 @@ def test_a_folder_has_few_entries():
     """`commands` has at most one file per command; the top folder has all packages and main
     modules."""
     commands = len(cli.app.registered_commands)
-    offenders, limits = {}, {".": 30, "commands": commands, "agent": 17, "agent/supervision": 17}
+    limits = {".": 30, "commands": commands, "agent": 17, "agent/supervision": 17}
+    limits["agent/machine"], limits["shared"], offenders = 16, 16, {}
     for folder in {file.parent for file in FILES}:
         depth = len(folder.parts)
         children = {file.parts[depth] for file in FILES if file.is_relative_to(folder)}

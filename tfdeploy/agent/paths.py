@@ -24,6 +24,7 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/<project>/runs/<run>/<task>/saves      what it wrote elsewhere; saves.1 is its older part
 <root>/<project>/runs/<run>/<task>/started    empty; its time is that of the run's first start
 <root>/<project>/runs/<run>/<task>/notice.json  which notification of the run's end has failed
+<root>/<project>/runs/<run>/<task>/gpu_problems.json  what may be wrong with its GPUs
 <root>/<project>/runs/<run>/<task>/peers      the addresses from which other hosts may connect
 <root>/<project>/runs/<run>/<task>/given.json  the chief's checkpoints in its directory
 <root>/<project>/runs/<run>/<task>/held/      what is being fetched, see outputs/held.py
@@ -254,6 +255,10 @@ def started(task_dir: str) -> str:
 
 def notice(task_dir: str) -> str:
     return os.path.join(task_dir, "notice.json")
+
+
+def gpu_problems(task_dir: str) -> str:
+    return os.path.join(task_dir, "gpu_problems.json")
 
 
 def given(task_dir: str) -> str:

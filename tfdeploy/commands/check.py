@@ -30,7 +30,7 @@ from tfdeploy.formatting.humanize import (
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
-from tfdeploy.planning.links import slow_links
+from tfdeploy.planning.links import faster_addresses, slow_links
 from tfdeploy.planning.versions import differences
 from tfdeploy.transfer.shared_directory import DirectoryClaims, errors_of_sharing, group_by_store
 from tfdeploy.transport import rsync
@@ -96,10 +96,11 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
 
 def check_network(fleet: Fleet, intent: Intent, result: CheckResult) -> None:
     """Measure the links between the hosts that answered, and add them to the result, with notes
-    about slow ones."""
+    about slow ones, and about addresses that are faster."""
     if fleet.stays_connected:
-        result.links += measure_links(fleet, intent, [facts.host for facts in result.hosts])
-        result.notes += slow_links(result.links)
+        found, others = measure_links(fleet, intent, [facts.host for facts in result.hosts])
+        result.links += found
+        result.notes += [*slow_links(found), *faster_addresses(found, others)]
     else:
         result.notes.append(TfdeployError("links are not measured with this number of hosts"))
 

@@ -23,6 +23,7 @@ from tfdeploy.errors import (
     AgentError,
     Cancelled,
     CommandFailed,
+    HostError,
     LeaseConflict,
     PlanError,
     TfdeployError,
@@ -193,7 +194,10 @@ def launch(
     try:
         with closing(Launching(fleet, run, launches_on)) as launching:
             answers = _launch_or_stop(fleet, run, launching)
-            on_notes([*_unlisted_gpus(run, answers), *_other_folders(run, answers)])
+            sick = [
+                HostError(h, f"not used: {each}") for h, a in answers.items() for each in a.sick
+            ]
+            on_notes([*sick, *_unlisted_gpus(run, answers), *_other_folders(run, answers)])
             turn_s = queue.wait_s if queue else None
             if turn_s is not None or not queue:
                 _wait_or_stop(fleet, run, launching, on_report, on_notes, turn_s, waiting)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.commands.following.slow_tasks import slow_tasks
-from tfdeploy.commands.following.training_history import is_healthy
+from tfdeploy.commands.following.training_history import is_healthy, slow_tasks
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.formatting.short_repr import short_repr

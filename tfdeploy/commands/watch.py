@@ -13,8 +13,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.commands.following.slow_tasks import slow_tasks
-from tfdeploy.commands.following.training_history import TrainingHistory, position_of
+from tfdeploy.commands.following.training_history import (
+    TrainingHistory,
+    position_of,
+    slow_tasks,
+)
 from tfdeploy.errors import OutdatedRecord, TfdeployError
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.results import run_folder

@@ -316,10 +316,12 @@ class Restart(RestartSettings):
 @dataclass(frozen=True, kw_only=True)
 class Notify(Table):
     """What the chief's host does once at the end of the run: a command that gets the run's summary
-    as JSON, or a URL. `on_failure` is only for a run that failed."""
+    as JSON, or a URL. `on_failure` is only for a run that failed, `on_slow` for what is slower
+    than the rest of a run that trains."""
 
     on_end: Target | None = None
     on_failure: Target | None = None
+    on_slow: Target | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,6 +371,7 @@ class HostSettings(Table):
     proxy_jump: Jump | None = None
     gpus: GpuIds = ()
     gpus_shared: bool = False
+    exclude_sick: bool = False
     gpus_per_worker: Count | None = None
     gpus_per_chief: Count | None = None
     ps: Count = 0

@@ -68,6 +68,17 @@ def read(file: Path) -> tuple[Change, ...]:
     return tuple(change for line in read_lines(file) for change in _parse(line))
 
 
+def read_versions(file: Path) -> dict[str, str]:
+    """Return the versions of what was installed at the last start, by name; {} if unknown. Raises
+    OSError."""
+    for line in reversed(read_lines(file)):
+        with suppress(ValueError, AttributeError, RecursionError):
+            found = json.loads(line).get("versions")
+            if isinstance(found, dict):
+                return {_clean(name): _clean(each) for name, each in found.items()}
+    return {}
+
+
 def read_lines(file: Path) -> list[bytes]:
     """Return the lines of a history that was collected; none if there is no such file. Raises
     OSError."""

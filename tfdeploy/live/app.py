@@ -16,6 +16,7 @@ from textual.widgets import RichLog, Static
 
 from tfdeploy.commands.watch import Ending
 from tfdeploy.formatting import known_messages
+from tfdeploy.formatting.humanize import format_count
 from tfdeploy.formatting.known_messages import NoiseFolder
 from tfdeploy.live import rows as live_rows
 from tfdeploy.live import summary
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.events import Event
 
 REFRESH_S = 0.5
+MAX_SLOW = 3  # notes about what is slow: the table and the log need room
 LINES_AROUND = 4  # the run's two lines, the log's title and the keys
 BAD_STYLES = {live_rows.AWAY: "bold red", "FROZEN": "bold red", "STALLED": "yellow"}
 KEYS_AT_END = "arrows or 1-9: task   PgUp/PgDn: scroll   q: quit"
@@ -176,8 +178,10 @@ class WatchApp(App[Ending]):
 
     def _training(self, now: float, width: int) -> Text:
         text = Text(summary.fit(summary.training_parts(self._watched, now), width))
-        for slow in self._watched.slow:
-            text.append(f"\n{slow}", "yellow")
+        slow = [*map(str, self._watched.slow)]
+        more = [format_count(len(slow) - MAX_SLOW, "more note")] if len(slow) > MAX_SLOW else []
+        for note in [*slow[:MAX_SLOW], *more]:
+            text.append(f"\n{note}", "yellow")
         end = summary.end_line(self._watched)
         if end:
             style = "bold green" if self._watched.exit_code == 0 else "bold red"

@@ -217,6 +217,8 @@ def _launch(
         },
         environment=names.environments.get(host.name, ""),
         gpus_shared=host.gpus_shared,
+        exclude_sick=host.exclude_sick,
+        address=placement.address,
     )
 
 
@@ -325,6 +327,7 @@ def notify(inventory: Inventory, plan: Plan, run: str, name: str) -> records.Not
     return records.Notification(
         on_end=_notify_target(inventory, plan, "on_end"),
         on_failure=_notify_target(inventory, plan, "on_failure"),
+        on_slow=_notify_target(inventory, plan, "on_slow"),
         hosts={str(p.task): p.host for p in plan.placements},
         flags=f"{hosts}--run {run}",
         name=name,

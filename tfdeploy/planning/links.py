@@ -3,6 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import chain
 from statistics import median
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 32
 SLOW = 0.5  # of the median
+FASTER = 1.5
 BITS = 8
 MEGA = 1e6
 
@@ -56,6 +58,10 @@ class Link:
     """The seconds of a round trip."""
     error: str | None = None
     """Why it could not be measured."""
+
+    @property
+    def pair(self) -> Pair:
+        return self.source.host, self.target.host
 
     @property
     def hosts(self) -> set[str]:
@@ -130,6 +136,24 @@ def slow_links(links: Sequence[Link]) -> Iterator[HostError]:
     words += [f"{end.host} uses {end.words}" for end in (first.source, first.target)]
     words += [found] if found else []
     yield HostError(culprit or first.source.host, "; ".join(words))
+
+
+def faster_addresses(
+    links: Sequence[Link], others: Iterable[tuple[str, Link]]
+) -> Iterator[HostError]:
+    """Yield the address over which a host is reached FASTER times as fast as over the one that its
+    tasks use, if there is one. `others` are links with the addresses that were tried."""
+    rates = {link.pair: link.bits_s or 0.0 for link in links}
+    best: dict[str, tuple[float, str, Link]] = {}
+    for address, link in others:
+        rate, known = link.bits_s or 0.0, best.get(link.target.host, (0.0,))[0]
+        if rate > max(FASTER * rates.get(link.pair, math.inf), known):
+            best[link.target.host] = rate, address, link
+    for host, (_, address, link) in best.items():
+        used = rates[link.pair]
+        words = f"{rate_words(link)} over {link.target.words}"
+        was = f"{format_bit_rate(used)} over its address now" if used else "its address fails"
+        yield HostError(host, f"{words}, {was}", f'set hosts.{host}.address = "{address}"')
 
 
 def rate_words(link: Link) -> str:

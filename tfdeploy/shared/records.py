@@ -126,8 +126,9 @@ class OutputSelection(Record):
 class Notification(Record):
     """What the chief's supervisor does at the end of the run: [notify] in hosts.toml.
 
-    `on_end` is for every end, `on_failure` for failures: a command that gets the run's summary on
-    its standard input, or a URL as the only word; none if empty. The summary needs `hosts`, the
+    `on_end` is for every end, `on_failure` for failures, `on_slow` for what is slower than the rest
+    of the run: a command that gets the run's summary on its standard input, or a URL as the only
+    word; none if empty. The summary needs `hosts`, the
     host of each task, `flags`, the options that name the run on tfdeploy's command line, and the
     user's `name` for the run, if any.
     """
@@ -137,11 +138,12 @@ class Notification(Record):
     hosts: Dict[str, str] = field(default_factory=dict)
     flags: str = ""
     name: str = ""
+    on_slow: List[str] = field(default_factory=list)
 
-    def targets(self, result: str) -> Dict[str, List[str]]:
-        """Return, by key, what gets the summary of a run that ended with `result`."""
-        both = {"on_end": self.on_end, "on_failure": self.on_failure if result == "failed" else []}
-        return {key: target for key, target in both.items() if target}
+    def targets(self, *keys: str) -> Dict[str, List[str]]:
+        """Return the targets of these keys that are set, or of all."""
+        found = {key: getattr(self, key) for key in keys or ("on_end", "on_failure", "on_slow")}
+        return {key: target for key, target in found.items() if target}
 
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -184,7 +186,8 @@ class Launch(Record):
 
     - `port` is None for a task that opens none.
     - `checkpoint_dir` is absolute, or relative to the task's work directory.
-    - `no_proxy` lists the addresses that must not be reached through a proxy.
+    - `address` is its host's, as the other hosts reach it; `no_proxy` lists the addresses that must
+      not be reached through a proxy.
     - `linger_s` is how long the task may run after the chief has succeeded, None for no limit;
       `max_duration_s` how long the run may last (the chief's supervisor ends it, and after the
       chief's end the task's own).
@@ -210,7 +213,8 @@ class Launch(Record):
       own host only processes of its user; if OPEN, everybody. If STRICT, it is guarded, and ends if
       it opens a port that the guard does not cover.
     - With `gpu_choice`, the host chooses free ones of these GPUs instead of `gpus`, as many.
-    - `gpus_shared`: foreign processes may use its GPUs, too.
+    - `gpus_shared`: foreign processes may use its GPUs, too. `exclude_sick`: it gets no GPU with
+      which something may be wrong.
     """
 
     project: str
@@ -250,6 +254,8 @@ class Launch(Record):
     priority: int = 0
     waits_for: List[str] = field(default_factory=list)
     idle_gpu_stop_s: Optional[float] = None
+    exclude_sick: bool = False
+    address: str = ""
 
     @property
     def health_port(self) -> Optional[int]:
@@ -306,18 +312,22 @@ class Launch(Record):
 
 class GpuNeed(Record):
     """The GPUs that tasks of one host need: `count` of `gpus`. If these are `shared`, foreign
-    processes may use them, too."""
+    processes may use them, too; with `exclude_sick`, none may have a problem."""
 
     gpus: List[int]
     count: int
     shared: bool = False
+    exclude_sick: bool = False
 
 
 def gpu_need(launches: Sequence[Launch]) -> GpuNeed:
     """Return what tasks of one host need; either all of them have a choice, or none has."""
     planned = [gpu for launch in launches for gpu in launch.gpus]
     choice = next((launch.gpu_choice for launch in launches if launch.gpu_choice), planned)
-    return GpuNeed(choice, len(planned), any(launch.gpus_shared for launch in launches))
+    shared, exclude = (
+        any(getattr(launch, key) for launch in launches) for key in ("gpus_shared", "exclude_sick")
+    )
+    return GpuNeed(choice, len(planned), shared, exclude)
 
 
 class Health(Record):
@@ -392,6 +402,8 @@ class Pace(Record):
     """The part of the time in which a processor ran slower because it was hot."""
     stopped: float
     """The part of the time in which a CPU quota stopped the task."""
+    gpu_problems: List[str] = field(default_factory=list)
+    """What may be wrong with the GPUs of the task, as `check` says it."""
 
 
 class TaskReport(Record):

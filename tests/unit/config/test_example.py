@@ -23,7 +23,7 @@ DOCUMENTED_DEFAULTS = (
     *("checkpoint_dir", "keep_checkpoints", "outputs_limit_mb", "relay"),
     *set(inventory.RestartSettings.key_names()) - {"stall_timeout_s"},
     *("compare", "transport", "python", "ports", "directory"),
-    *("gpus", "gpus_shared", "ps", "workers", "chief", "evaluator", "spare"),
+    *("gpus", "gpus_shared", "exclude_sick", "ps", "workers", "chief", "evaluator", "spare"),
 )
 COMMENTED = re.compile(r"# (\w+ = .+)")
 TABLE = re.compile(r"# (\[.+\])")

@@ -162,8 +162,8 @@ def test_an_unknown_key_of_a_host_suggests_the_nearest_one(wrong, meant):
 def test_an_unknown_key_that_resembles_none_lists_all_keys():
     assert refused_host("zzz = 1") == (
         "zzz: unknown key; expected one of transport, user, port, identity_file, proxy_jump, gpus, "
-        "gpus_shared, gpus_per_worker, gpus_per_chief, ps, workers, ports, python, directory, "
-        "shared_fs, env, hostname, address, chief, evaluator, spare"
+        "gpus_shared, exclude_sick, gpus_per_worker, gpus_per_chief, ps, workers, ports, python, "
+        "directory, shared_fs, env, hostname, address, chief, evaluator, spare"
     )
 
 

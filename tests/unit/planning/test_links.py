@@ -119,3 +119,17 @@ def test_names_of_interfaces_from_a_host_can_not_forge_lines():
 )
 def test_bit_rates_are_written_as_people_do(bits_s, text):
     assert format_bit_rate(bits_s) == text
+
+
+def test_an_address_that_is_much_faster_is_proposed():
+    used = [*link("ab", 9.4e7, 9.4e7, 100, 100), *links.not_measured(("c", "a"), "timed out")]
+    [fast, back] = link("ab", 9.4 * GBIT_S, 9.4 * GBIT_S, 10_000, 10_000)
+    [failed, _] = link("ca", GBIT_S, GBIT_S)
+    others = [("10.1.0.2", fast), ("10.1.0.1", back), ("10.1.0.9", failed)]
+    first, second = links.faster_addresses(used, others)
+    words = "b: a → b: 9.4 Gbit/s over eth1 at 10.0 Gbit/s, 94 Mbit/s over its address now"
+    assert str(first).splitlines() == [words, '  set hosts.b.address = "10.1.0.2"']
+    assert second.hint == 'set hosts.a.address = "10.1.0.1"'
+    [lost] = links.faster_addresses(used[2:], others[2:])
+    assert ", its address fails" in str(lost)
+    assert [*links.faster_addresses(used, [("10.1.0.2", link("ab", 1.2e8, 1)[0])])] == []

@@ -39,10 +39,10 @@ def test_another_hosts_file_is_named():
     assert made["worker:0"].notify.flags == "--hosts 'my lab.toml' --run r-1"
 
 
-def test_a_failure_is_also_an_end():
-    notify = launches('on_end = "a"\non_failure = "b"')["worker:0"].notify
-    assert notify.targets("failed") == {"on_end": ["a"], "on_failure": ["b"]}
-    assert notify.targets("stopped") == {"on_end": ["a"]}
+def test_targets_are_those_that_are_set():
+    notify = launches('on_end = "a"\non_slow = "b"')["worker:0"].notify
+    assert notify.targets() == {"on_end": ["a"], "on_slow": ["b"]}
+    assert notify.targets("on_end", "on_failure") == {"on_end": ["a"]}
 
 
 def test_a_url_may_have_secrets_and_no_other_field():

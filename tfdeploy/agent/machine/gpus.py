@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 from ...shared import TYPE_CHECKING
 from ..refusal import Refusal
-from . import leases, nvidia, process
+from . import gpu_health, leases, nvidia, process
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Tuple
@@ -40,35 +40,45 @@ def refusals(need: GpuNeed, host_gpus: Dict[int, str]) -> List[Refusal]:
             leased[gpu] = leases.taken_refusal("GPU {}".format(gpu), holder)
     free = {gpu: resource for gpu, resource in gpus.items() if gpu not in leased}
     used = foreign_use(free) if free and not need.shared else {}
-    return _too_few(gpus, need.count, {**leased, **used})
+    return _too_few(gpus, need.count, {**leased, **used, **sick(need)})
 
 
-def acquire(need: GpuNeed, host_gpus: Dict[int, str]) -> Dict[int, int]:
-    """Take the leases of GPUs that are free, the first ones if there is a choice; return their
-    descriptors by index.
+def sick(need: GpuNeed) -> Dict[int, Refusal]:
+    """Return the refusals of those GPUs with which something may be wrong, if these don't count."""
+    if not (need.exclude_sick and need.gpus):
+        return {}
+    hint = "give the host other GPUs, or set exclude_sick = false"
+    problems = gpu_health.problems().items()
+    return {gpu: Refusal(words, hint, busy=True) for gpu, words in problems if gpu in need.gpus}
+
+
+def acquire(need: GpuNeed, host_gpus: Dict[int, str], never: Dict[int, Refusal]) -> Dict[int, int]:
+    """Take the leases of GPUs that are free, the first ones if there is a choice, and of those of
+    `never` none; return their descriptors by index.
 
     No other process gets the lease of the same GPU. Waits up to WAIT_S for GPUs whose processes
     have just ended, or whose other start may fail. Raises Refusal, as `refusals` says it.
     """
     deadline = time.monotonic() + WAIT_S
     gpus = _existing(need, host_gpus)
-    used: Dict[int, Refusal] = {}
+    used = never
     while True:
         own, leased = _lease({gpu: gpus[gpu] for gpu in gpus if gpu not in used}, need.count)
         with ExitStack() as stack:
             stack.callback(leases.release, [*own.values()])
             if len(own) == need.count:
-                used = foreign_use(gpus) if own and not need.shared else {}
+                used = {**never, **(foreign_use(gpus) if own and not need.shared else {})}
                 if not used.keys() & own.keys():
                     stack.pop_all()
                     return own
         refused = _too_few(gpus, need.count, {**used, **leased})
         if refused:
             of_runs = {gpu: each for gpu, each in leased.items() if each.held_by}
+            of_runs.update(never)
             if _too_few(gpus, need.count, of_runs) or time.monotonic() > deadline:
                 raise refused[0]
             time.sleep(PAUSE_S)
-            used = {}
+            used = never
 
 
 def _existing(need: GpuNeed, host_gpus: Dict[int, str]) -> Dict[int, str]:

@@ -14,7 +14,7 @@ from ...shared.protocol.reports import GpuUse
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional, Sequence
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 NVIDIA_SMI_S = 30.0
 OUTPUT_S = 1.0
@@ -136,22 +136,34 @@ def _rows(table: str, columns: int) -> Iterator[List[str]]:
             yield cells
 
 
-class GpuSampler:
-    """How busy the GPUs are: those of `indexes`, or all. nvidia-smi can take seconds, so it runs
-    beside the caller, every `every_s` seconds or more rarely: `read` returns what it answered last.
+class NvidiaSmiSampler:
+    """What nvidia-smi answers to a query about the GPUs of `indexes`, or all, as `parse` reads it.
+    nvidia-smi can take seconds, so it runs beside the caller, every `every_s` seconds, or more
+    rarely to use no more than this share of a core: `read` returns what it answered last.
     """
 
-    def __init__(self, indexes: Sequence[int] = (), every_s: float = SAMPLE_EVERY_S) -> None:
+    _counted_s = 0.0  # of all samplers of this process
+
+    def __init__(
+        self,
+        query: Sequence[str],
+        parse: Callable[[str], List[Any]],
+        indexes: Sequence[int],
+        every_s: float,
+        cpu_share: float,
+    ) -> None:
         ids = ["--id=" + ",".join(map(str, indexes))] if indexes else []
-        self._words = ["nvidia-smi", QUERY, TABLE, *ids]
+        self._words = ["nvidia-smi", *query, *ids]
+        self._parse = parse
         self.every_s = every_s
-        self._gpus: List[GpuUse] = []
+        self._cpu_share = cpu_share
+        self._found: List[Any] = []
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._next_at = 0.0
         self._started_at = 0.0
-        self._counted_s = _children_cpu_s()
+        NvidiaSmiSampler._counted_s = _children_cpu_s()
 
-    def read(self) -> List[GpuUse]:
+    def read(self) -> List[Any]:
         """Return the newest answer, each time the same list, and ask again if it is time."""
         if self._process and self._process.poll() is not None:
             self._take_answer(self._process)
@@ -159,7 +171,7 @@ class GpuSampler:
             self._ask()
         elif self._process and time.monotonic() > self._started_at + NVIDIA_SMI_S:
             self._process.kill()
-        return self._gpus
+        return self._found
 
     def close(self) -> None:
         if self._process:
@@ -180,10 +192,17 @@ class GpuSampler:
 
     def _take_answer(self, done: subprocess.Popen[bytes]) -> None:
         self._process = None
-        self._gpus = parse_use(_output(done).decode(errors="replace"))
-        cpu_s = _children_cpu_s() - self._counted_s
-        self._counted_s += cpu_s
-        self._next_at = self._started_at + max(self.every_s, cpu_s / SAMPLE_CPU_SHARE)
+        self._found = self._parse(_output(done).decode(errors="replace"))
+        cpu_s = _children_cpu_s() - NvidiaSmiSampler._counted_s
+        NvidiaSmiSampler._counted_s += cpu_s
+        self._next_at = self._started_at + max(self.every_s, cpu_s / self._cpu_share)
+
+
+class GpuSampler(NvidiaSmiSampler):
+    """How busy the GPUs are: those of `indexes`, or all."""
+
+    def __init__(self, indexes: Sequence[int] = (), every_s: float = SAMPLE_EVERY_S) -> None:
+        super().__init__((QUERY, TABLE), parse_use, indexes, every_s, SAMPLE_CPU_SHARE)
 
 
 def parse_use(table: str) -> List[GpuUse]:

@@ -15,10 +15,9 @@ from ...shared.protocol.preflight import ImportFacts, SurveyAnswer
 from ...shared.records import VISIBLE, visible_devices
 from .. import paths
 from ..environments import marker
-from ..machine import gpus, logind, nvidia, shared_directory
+from ..machine import gpu_health, gpus, logind, nvidia, shared_directory
 from ..refusal import Refusal
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
-from . import gpu_health
 from .program import IMPORT_S, exit_name, try_program
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def survey(
         driver=nvidia.run_nvidia_smi(*DRIVER).partition("\n")[0].strip() if listing else "",
         unbuilt=unbuilt,
         program=tried(),
-        gpu_problems=gpu_health.problems() if listing else [],
+        gpu_problems=[*gpu_health.problems().values()] if listing else [],
     )
 
 

@@ -21,10 +21,10 @@ LEASE_WAIT_S = 5.0
 
 
 def acquire(
-    launches: List[Launch], host_gpus: Dict[int, str]
+    launches: List[Launch], host_gpus: Dict[int, str], sick: Dict[int, Refusal]
 ) -> Tuple[List[Launch], Dict[str, List[int]]]:
     """Acquire the leases of every task, or none. Return the launches with the GPUs that were chosen
-    for them, and the descriptors of the leases by task.
+    for them, which are not `sick`, and the descriptors of the leases by task.
 
     Looks at ports and GPUs after that, when no other run can take them any more. `host_gpus` has
     the name of each GPU's lease by its index. A task that leaves the queue has its heartbeat port.
@@ -33,7 +33,7 @@ def acquire(
     need = gpu_need(launches)
     if not launches[0].submitted:
         need = _without_awaited(launches, need, host_gpus)
-    own = gpus.acquire(need, host_gpus)
+    own = gpus.acquire(need, host_gpus, sick)
     try:
         launches = _with_gpus(launches, [*own])
         numbers = [(port, each.task) for each in launches for port in _ports(each)]

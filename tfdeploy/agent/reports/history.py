@@ -1,5 +1,5 @@
-"""The history of a task, beside its log: a line of JSON for each change of its state, and every 30
-seconds for how busy its GPUs are.
+"""The history of a task, beside its log: a line of JSON for each change of its state, for what is
+installed at each start, and every 30 seconds for how busy its GPUs are.
 
 It is for people who look at the run later, and for idle_gpu_stop_s, which ends a run that hangs, or
 waits for nothing, while others wait for its GPUs. A full disk costs lines, and never the task. Of
@@ -12,14 +12,16 @@ import json
 import os
 import select
 import time
+from contextlib import suppress
 
-from ...shared import TYPE_CHECKING
+from ...shared import TYPE_CHECKING, records
 from ...shared.filesystem import append_line
 from ...shared.records import MAX_HISTORY_BYTES
+from ..machine import gpu_health
 from ..machine.nvidia import GpuSampler
 
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import Dict, List, Optional
 
     from ...shared.protocol.reports import GpuUse
     from ...shared.records import TaskState
@@ -69,11 +71,18 @@ def newest_half(lines: List[bytes]) -> List[bytes]:
     return lines[kept:]
 
 
+def record_versions(path: str, versions: Dict[str, str]) -> None:
+    """Add a line with the versions of what is installed, by name. Raises OSError."""
+    line = json.dumps({"at": round(time.time(), 3), "versions": versions}).encode() + b"\n"
+    append_line(path, line, MAX_HISTORY_BYTES, newest_half)
+
+
 def record_gpus(
-    path: str, gpus: List[int], ended: int, idle_limit_s: Optional[float] = None
+    path: str, problems_path: str, gpus: List[int], ended: int, idle_limit_s: Optional[float] = None
 ) -> None:
-    """Add a line for each answer of nvidia-smi until `ended` is closed on its other side. With
-    `idle_limit_s`, often enough to know that the GPUs were idle for so long.
+    """Add a line for each answer of nvidia-smi until `ended` is closed on its other side, and store
+    what may be wrong with the GPUs. With `idle_limit_s`, often enough to know that the GPUs were
+    idle for so long.
 
     nvidia-smi may take seconds, or hang in its driver, where nothing can end it. So this runs in a
     process of its own, which holds nothing of the task's, is no child of the supervisor, and ends
@@ -81,7 +90,12 @@ def record_gpus(
     """
     every_s = min(EVERY_S, idle_limit_s / IDLE_ANSWERS) if idle_limit_s else EVERY_S
     sampler, written = GpuSampler(gpus, every_s), None
+    health, problems = gpu_health.sampler(gpus), None
     while not select.select([ended], [], [], TICK_S)[0]:
+        if health.read() != problems:
+            problems = health.read()
+            with suppress(OSError):  # as below
+                records.write(problems_path, problems)
         answer = sampler.read()
         if answer and answer is not written:
             written = answer
@@ -93,6 +107,7 @@ def record_gpus(
             except OSError:  # a full disk costs lines
                 pass
     sampler.close()
+    health.close()
 
 
 def gpu_line(at: float, gpus: List[GpuUse]) -> bytes:

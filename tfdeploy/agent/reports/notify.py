@@ -1,4 +1,4 @@
-"""Send the summary of a run's end to a command or a URL, with a time limit.
+"""Send the summary of a run's end, or what is slow in it, to a command or a URL, with a time limit.
 
 On a host a process of its own does it, which holds neither the task's lock nor its leases: the
 supervisor ends, the GPUs are free, and `stop` and `resume` wait for nobody.
@@ -22,7 +22,7 @@ from .. import paths
 from . import run_summary
 
 if TYPE_CHECKING:
-    from typing import IO, Dict, Iterator, List, Mapping
+    from typing import IO, Any, Dict, Iterator, List, Mapping
 
     from ...shared.records import Launch, TaskState
 
@@ -51,10 +51,22 @@ def start_sending(
     time of this host's clock.
     """
     summary = run_summary.summarize(launch, states, started, time.time(), task_dir)
-    targets = launch.notify.targets(summary.result)
+    keys = ("on_end", "on_failure") if summary.result == "failed" else ("on_end",)
+    document = run_summary.to_document(summary, launch.secrets.values())
+    _start_process(launch, task_dir, launch.notify.targets(*keys), document)
+
+
+def start_sending_slow(launch: Launch, task_dir: str, host: str, reason: str) -> None:
+    """Start the process that says what is slow on a host of a run; as `start_sending`."""
+    document = run_summary.slow_document(launch, host, reason)
+    _start_process(launch, task_dir, launch.notify.targets("on_slow"), document)
+
+
+def _start_process(
+    launch: Launch, task_dir: str, targets: Dict[str, List[str]], document: Dict[str, Any]
+) -> None:
     if not targets:
         return
-    document = run_summary.to_document(summary, launch.secrets.values())
     env = {**os.environ, **launch.secrets}
     env.update(
         TFDEPLOY_RUN=launch.run,

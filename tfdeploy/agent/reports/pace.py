@@ -12,11 +12,12 @@ import json
 import os
 import time
 
-from ...shared import TYPE_CHECKING
+from ...shared import TYPE_CHECKING, records
 from ...shared.filesystem import append_line
-from ...shared.protocol.message import Message, parse_lines
+from ...shared.pace import Counters, newest
+from ...shared.protocol.message import parse_lines
 from ...shared.protocol.record import to_json
-from ...shared.records import MAX_HISTORY_BYTES, Pace
+from ...shared.records import MAX_HISTORY_BYTES
 from .. import paths
 from ..machine import process
 from ..outputs import event_files
@@ -25,10 +26,8 @@ from . import progress, usage
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional
 
-    from ...shared.records import Launch
+    from ...shared.records import Launch, Pace
 
-WINDOW_S = 300.0
-SLACK_S = 45.0  # a line comes every 30 s
 READ_BYTES = 1 << 13  # has more lines than five minutes
 DISK_WAIT = 5  # proc(5): the column of /proc/stat's first row: iowait
 # Documentation/ABI/testing/sysfs-devices-system-cpu, thermal_throttle: milliseconds.
@@ -39,31 +38,22 @@ QUOTAS = (("", "/sys/fs/cgroup", "throttled_usec", 1e6),
           ("cpu", "/sys/fs/cgroup/cpu", "throttled_time", 1e9))  # fmt: skip
 
 
-class Counters(Message):
-    """A line of a task's pace history. `at` is its host's clock, in seconds since 1970; seconds of
-    CPU time are those of the whole host, `own_s` those of the run's processes on it."""
-
-    at: float
-    step: Optional[int]
-    cpus: int
-    busy_s: float
-    own_s: float
-    disk_wait_s: float
-    swapped_bytes: int
-    segments_sent: int
-    segments_resent: int
-    hot_s: float
-    stopped_s: float
-
-
-def record(launch: Launch, task_dir: str, pid: Callable[[], Optional[int]], every_s: float) -> None:
-    """Add a line every `every_s` seconds, as long as this process lives. `pid` is the task's."""
+def record(
+    launch: Launch,
+    task_dir: str,
+    pid: Callable[[], Optional[int]],
+    report: Callable[[Optional[Pace]], None],
+    every_s: float,
+) -> None:
+    """Add a line every `every_s` seconds, as long as this process lives, and `report` the pace.
+    `pid` is the task's."""
     path = paths.pace_history(launch.project, launch.run, launch.task)
     processes = usage.ProcessTable(launch.project, launch.run)
     while True:
         try:
             line = json.dumps(to_json(_count(launch, task_dir, processes, pid() or 0)))
             append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, lambda lines: lines[::2])
+            report(read(launch.project, launch.run, launch.task))
         except (OSError, LookupError, ValueError):  # a full disk costs lines
             pass
         time.sleep(every_s)
@@ -91,7 +81,16 @@ def _count(launch: Launch, task_dir: str, processes: usage.ProcessTable, pid: in
         segments_resent=network["RetransSegs"],
         hot_s=max((_number(path) for path in glob.glob(HOT)), default=0) / 1e3,
         stopped_s=_stopped_s(pid),
+        gpu_problems=gpu_problems(task_dir),
     )
+
+
+def gpu_problems(task_dir: str) -> List[str]:
+    """Return what may be wrong with the GPUs of a task, as history.py has stored it."""
+    try:
+        return [str(each) for each in records.read(paths.gpu_problems(task_dir))]
+    except (OSError, ValueError, TypeError):
+        return []
 
 
 def _step(launch: Launch, task_dir: str) -> Optional[int]:
@@ -136,42 +135,3 @@ def _stopped_s(pid: int) -> float:
         except (OSError, LookupError, ValueError):
             continue
     return 0.0
-
-
-# Read the history
-
-
-def newest(lines: List[Counters]) -> Optional[Pace]:
-    """Return the pace of the last WINDOW_S seconds, or since the task was started again; None if
-    there are no two lines. Pure."""
-    if not lines:
-        return None
-    first = last = lines[-1]
-    for line in reversed(lines):
-        started_again = line.own_s > first.own_s or (line.step or 0) > (first.step or 0)
-        if started_again or last.at - line.at > WINDOW_S + SLACK_S:
-            break
-        first = line
-    return between(first, last) if last.at > first.at else None
-
-
-def between(first: Counters, last: Counters) -> Pace:
-    """Return the pace from one line to a later one. Pure."""
-    seconds = last.at - first.at
-    steps = None if first.step is None or last.step is None else last.step - first.step
-    sent = last.segments_sent - first.segments_sent
-
-    def rate(before: float, after: float) -> float:
-        return max(0.0, after - before) / seconds
-
-    return Pace(
-        seconds=seconds,
-        steps_per_s=None if steps is None else steps / seconds,
-        cpus=last.cpus,
-        other_cpus=max(0.0, rate(first.busy_s, last.busy_s) - rate(first.own_s, last.own_s)),
-        disk_wait_cpus=rate(first.disk_wait_s, last.disk_wait_s),
-        swapped_bytes_s=rate(first.swapped_bytes, last.swapped_bytes),
-        resent=(last.segments_resent - first.segments_resent) / sent if sent > 0 else 0.0,
-        hot=min(1.0, rate(first.hot_s, last.hot_s)),
-        stopped=min(1.0, rate(first.stopped_s, last.stopped_s)),
-    )

@@ -51,7 +51,7 @@ class EndSummary(Record):
     def text(self) -> str:
         """Return one sentence for a chat."""
         duration = format_duration(self.ended - self.started)
-        run = "{} ({})".format(self.name, self.run) if self.name else self.run
+        run = _run_words(self.name, self.run)
         text = "{}: run {} {} after {}".format(self.project, run, VERBS[self.result], duration)
         return "{}: {}".format(text, self.reason) if self.reason else text
 
@@ -67,6 +67,27 @@ def to_document(summary: EndSummary, secrets: Iterable[str] = ()) -> Dict[str, A
         "ended": _format_time(summary.ended),
         "duration_s": duration_s,
     }
+
+
+def slow_document(launch: Launch, host: str, reason: str) -> Dict[str, Any]:
+    """Return the JSON that says what is slow on a host. It has the keys of a summary that are known
+    while a run trains."""
+    run = _run_words(launch.notify.name, launch.run)
+    return {
+        "text": "{}: run {}: {}: {}".format(launch.project, run, host, reason),
+        "project": launch.project,
+        "run": launch.run,
+        "name": launch.notify.name,
+        "release": launch.release,
+        "result": "slow",
+        "reason": reason,
+        "hosts": [host],
+        "command": "tfdeploy status {}".format(launch.notify.flags),
+    }
+
+
+def _run_words(name: str, run: str) -> str:
+    return "{} ({})".format(name, run) if name else run
 
 
 def summarize(

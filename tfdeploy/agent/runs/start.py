@@ -11,15 +11,16 @@ from functools import partial
 
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.record import replace
+from ...shared.records import gpu_need
 from .. import paths
-from ..machine import leases, lock, logind, nvidia
+from ..machine import gpus, leases, lock, logind, nvidia
 from ..queue import resources
 from ..refusal import Refusal
 from ..releases import work_directory
 from . import run_record, start_checks
 
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional
+    from typing import Dict, Iterator, List, Optional
 
     from ...shared.protocol.runs import RunRecord
     from ...shared.records import Launch
@@ -27,21 +28,24 @@ if TYPE_CHECKING:
 PRIVATE = 0o600  # a launch has secrets
 
 
-def start(launches: List[Launch], record: Optional[RunRecord] = None) -> None:
-    """Start the tasks in the given order; return once each has its supervisor.
+def start(launches: List[Launch], record: Optional[RunRecord] = None) -> List[str]:
+    """Start the tasks in the given order; return once each has its supervisor, with what is wrong
+    with GPUs that they were not given for it.
 
     `record` is the run's record, stored beside the tasks. Tasks that have ended before continue in
     their directories. Raises Refusal; then no task has started.
     """
     _require_lasting_session()
     launches = [_in_environment(_on_this_host(launch)) for launch in launches]
-    gpus = nvidia.gpu_resources() if any(launch.gpus for launch in launches) else {}
+    found = nvidia.gpu_resources() if any(launch.gpus for launch in launches) else {}
     for launch in launches:
-        start_checks.check(launch, gpus)
+        start_checks.check(launch, found)
+    sick: Dict[int, Refusal] = {}
     if launches[0].submitted:
-        launches, task_leases = resources.enter_queue(launches, gpus)
+        launches, task_leases = resources.enter_queue(launches, found)
     else:
-        launches, task_leases = resources.acquire(launches, gpus)
+        sick = gpus.sick(gpu_need(launches))
+        launches, task_leases = resources.acquire(launches, found, sick)
     started: List[Launch] = []
     try:
         for launch in launches:
@@ -50,6 +54,7 @@ def start(launches: List[Launch], record: Optional[RunRecord] = None) -> None:
                 _supervise(launch, [task_lock, *task_leases[launch.task]])
         if record is not None:
             run_record.store(launches[0].project, launches[0].run, record)
+        return [refusal.message for refusal in sick.values()]
     except (OSError, Refusal):
         from . import stop  # a start that succeeds does not need it
 
@@ -71,11 +76,9 @@ def _on_this_host(launch: Launch) -> Launch:
     """Expand words such as `~/tf/bin/python`, as a shell does, with this host's home directory, and
     fill in the task's own directory."""
     expand = start_checks.expand_home
-    notify = replace(
-        launch.notify,
-        on_end=[expand(word) for word in launch.notify.on_end],
-        on_failure=[expand(word) for word in launch.notify.on_failure],
-    )
+    targets = launch.notify.targets().items()
+    expanded_targets = {key: [expand(word) for word in target] for key, target in targets}
+    notify = replace(launch.notify, **expanded_targets)
     expanded = replace(launch, argv=[expand(word) for word in launch.argv], notify=notify)
     task_dir = paths.task(launch.project, launch.run, launch.task)
     return expanded.in_directory(paths.work(task_dir))

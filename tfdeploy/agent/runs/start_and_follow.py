@@ -25,17 +25,17 @@ def start_and_follow(
 ) -> Iterator[RunEvent]:
     """Start the tasks, as `start_once` does; then yield changes of their states until all of them
     have ended, or until the caller sends its next request."""
-    start_once(launches, record)
+    sick = start_once(launches, record)
     project, run = launches[0].project, launches[0].run
     other_folder = run_record.other_folder(project, run, record) if record else ""
-    yield Started(nvidia.gpu_count(), other_folder)
+    yield Started(nvidia.gpu_count(), other_folder, sick)
     from ..reports import follow  # a supervisor, which is forked before, does not need it
 
     tasks = [launch.task for launch in launches]
     yield from follow.follow(project, run, tasks, False, None, True)
 
 
-def start_once(launches: List[Launch], record: Optional[RunRecord] = None) -> None:
+def start_once(launches: List[Launch], record: Optional[RunRecord] = None) -> List[str]:
     """Start the tasks, as `start.start` does, unless the same request has started them already.
 
     The controller sends a request over a second connection if the first one seems to be lost, so it
@@ -46,7 +46,8 @@ def start_once(launches: List[Launch], record: Optional[RunRecord] = None) -> No
     with start_lease.hold(run):
         if record is None or not run_record.is_stored(project, run, record):
             _refuse_without_caller()
-            start.start(launches, record)
+            return start.start(launches, record)
+    return []
 
 
 def _refuse_without_caller() -> None:

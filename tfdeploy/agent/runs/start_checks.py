@@ -47,9 +47,8 @@ def check_program(launch: Launch, release: str) -> None:
 
 def _check_notify(launch: Launch, release: str) -> None:
     """Raise Refusal if a program of [notify] does not exist: at the end it is too late."""
-    targets = {"on_end": launch.notify.on_end, "on_failure": launch.notify.on_failure}
-    for key, target in targets.items():
-        if target and not is_url(target) and not is_program(target[0], {}, release):
+    for key, target in launch.notify.targets().items():
+        if not is_url(target) and not is_program(target[0], {}, release):
             raise missing_program(target[0], "notify." + key)
 
 

@@ -6,11 +6,14 @@ import ctypes
 import os
 import signal
 import time
+from contextlib import suppress
 
 from ...shared import TYPE_CHECKING, records
 from ...shared.records import FAILED, Launch
 from .. import paths
+from ..environments import versions
 from ..machine import leases, lock, process
+from ..reports import history
 from ..supervision import detach
 from ..supervision.supervisor import Supervisor, print_to_log
 from ..supervision.watch import SIGNALS
@@ -37,6 +40,9 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
     try:
         if supervisor.wait_for_turn():
             _record_gpus(supervisor.launch, task_dir)  # first: that process is none of the task's
+            with suppress(OSError):  # training continues without
+                states = paths.history(launch.project, launch.run, launch.task)
+                history.record_versions(states, versions.installed(launch))
             # Processes that the task leaves behind become children of the supervisor instead of
             # init's, so that all of them can be found.
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -73,16 +79,15 @@ def _record_gpus(launch: Launch, task_dir: str) -> None:
     """Start the process that keeps the use of the task's GPUs. It ends when this one has ended."""
     if not launch.gpus:
         return
-    from ..reports import history
-
     path = paths.gpu_history(launch.project, launch.run, launch.task)
+    problems = paths.gpu_problems(task_dir)
     # This process keeps the other end open as long as it lives, and passes it to no program.
     ended, _ = os.pipe()
     title = "tfdeploy gpu-history {}".format(task_dir)
     log = os.path.join(task_dir, "supervisor.log")
     try:
         detach.run_detached(
-            lambda: history.record_gpus(path, launch.gpus, ended, launch.idle_gpu_stop_s),
+            lambda: history.record_gpus(path, problems, launch.gpus, ended, launch.idle_gpu_stop_s),
             title,
             log,
             [ended],

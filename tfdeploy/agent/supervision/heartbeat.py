@@ -22,6 +22,7 @@ from . import signing
 if TYPE_CHECKING:
     from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
+    from ...shared.records import Pace
     from ...shared.trials import TrialOrder, TrialRecord
     from ..machine.sockets import DeadlineSocket
 
@@ -88,6 +89,7 @@ class HeartbeatServer:
     ) -> None:
         self.settings = settings
         self.reports = {task: Report(time.monotonic(), "", "") for task in _others(settings)}
+        self.paces: Dict[str, Optional[Pace]] = {}
         self.ended: Optional[Body] = None
         self.checkpoint: Optional[Body] = None
         self.outputs: Optional[Body] = None
@@ -193,6 +195,7 @@ class HeartbeatServer:
             if report.sent <= last.sent:
                 return False
             self.reports[task] = report
+            self.paces[task] = question.pace
             if replace(report, at=last.at, sent=last.sent, idle_s=last.idle_s) == last:
                 return False
             self._lists = None

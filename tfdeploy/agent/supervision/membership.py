@@ -12,7 +12,7 @@ from functools import partial
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.message import parse
 from ...shared.protocol.record import replace, to_json
-from ...shared.records import ENDED, FAILED, QUEUED, SERVER, SUCCEEDED
+from ...shared.records import ENDED, FAILED, QUEUED, READY, RUNNING, SERVER, SUCCEEDED
 from ...shared.trials import TrialOrder
 from .. import paths
 from . import heartbeat, signing, termination
@@ -23,7 +23,7 @@ from .run_progress import RunProgress
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-    from ...shared.records import Launch, TaskState
+    from ...shared.records import Launch, Pace, TaskState
     from ...shared.trials import TrialRecord
     from ..reports.history import IdleGpus
     from .heartbeat import Report
@@ -37,6 +37,7 @@ TICK_S = 0.25
 FIRST_TICK_S = 0.01  # most tasks are stopped together, and `stop` waits for the chief's supervisor
 LAST_REPORT_S = 60.0  # for how long a task tries to report its end
 NOTIFY_AFTER_S = 60.0  # from when the others should have ended, if one does not report its end
+EPISODE_S = 900.0  # a host that was not slow for so long is named again
 QUEUE_AWAY_S = 24 * 3600.0  # for how long a queued run waits for a host that does not answer
 
 
@@ -88,8 +89,9 @@ class ChiefMembership:
         self._task_dir = task_dir
         self._idle_gpus = _idle_gpus(launch)
         self.begin()
-        self._is_notified = not (launch.notify.on_end or launch.notify.on_failure)
-        if not self._is_notified:
+        self._slow_since: Dict[str, float] = {}
+        self._is_notified = not launch.notify.targets("on_end", "on_failure")
+        if launch.notify.targets():
             from ..reports import notify  # as in _notify
 
             notify.forget(task_dir)
@@ -153,6 +155,23 @@ class ChiefMembership:
     def exchange(self, trial: TrialRecord, soon: bool = False) -> Optional[TrialOrder]:
         """Report this slot's trial; return which one it has."""
         return self._board.report(self._launch.task, trial) if self._board else None
+
+    def report_pace(self, pace: Optional[Pace]) -> None:
+        """Notify of each host that is slow and was not at the last reports of EPISODE_S."""
+        if not self._launch.notify.on_slow:
+            return
+        from ...shared.pace import TaskPace, slow_tasks  # few runs need it
+        from ..reports import notify
+
+        reports, found, live = self._server.reports, dict(self._server.paces), (READY, RUNNING)
+        paces = {task: p for task, p in found.items() if reports[task].state in live}
+        paces[self._launch.task] = pace
+        hosts, now = self._launch.notify.hosts, time.monotonic()
+        tasks = [TaskPace(task, hosts[task], p) for task, p in paces.items() if p and task in hosts]
+        for host, words in slow_tasks(tasks):
+            if now - self._slow_since.get(host, -math.inf) > EPISODE_S:
+                notify.start_sending_slow(self._launch, self._task_dir, host, words)
+            self._slow_since[host] = now
 
     def silent_s(self) -> float:
         return 0.0
@@ -267,6 +286,7 @@ class OtherMembership:
         self._get_sources = get_sources
         self._stops_run = self._silent = False
         self._trial: Optional[TrialRecord] = None
+        self._pace: Optional[Pace] = None
         self._recorded: List[Any] = []
         if launch.trials.points and launch.age_s:
             from .trials.board import Journal  # as above
@@ -342,6 +362,10 @@ class OtherMembership:
             return None
         return parse(TrialOrder, answer)
 
+    def report_pace(self, pace: Optional[Pace]) -> None:
+        """Report the pace with each heartbeat."""
+        self._pace = pace
+
     def silent_s(self) -> float:
         """Return for how long the chief's supervisor has not answered."""
         return time.monotonic() - self._client.answered_at
@@ -390,7 +414,7 @@ class OtherMembership:
         tasks. If the whole run is being stopped (`order.stops_run`), the command that stops it
         waits, so the report is sent only once.
         """
-        self._trial = None
+        self._trial = self._pace = None
         self._stops_run = stops_run = order is not None and order.stops_run
         self._silent = order is not None and order.silent
         deadline = time.monotonic() + (0.0 if stops_run else LAST_REPORT_S)
@@ -412,6 +436,7 @@ class OtherMembership:
             "restarts": state.restarts,
             "sources": self._get_sources(),
             "holds": self._holds,
+            "pace": self._pace and to_json(self._pace),
             "idle_s": self._idle_gpus.seconds() if self._idle_gpus else None,
         }
         if self._trial is not None:

@@ -22,6 +22,7 @@ import zlib
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.message import Invalid, Message, parse
 from ...shared.protocol.record import field
+from ...shared.records import Pace  # noqa: TC001 - as below
 from ...shared.trials import TrialOrder, TrialRecord  # noqa: TC001 - `parse` looks them up
 from ..machine.peers import as_source
 from ..machine.sockets import DeadlineSocket, connect
@@ -173,6 +174,7 @@ class Question(Message):
     trial: Optional[TrialRecord] = None
     trials: List[TrialRecord] = field(default_factory=list)
     holds: bool = False
+    pace: Optional[Pace] = None
     idle_s: Optional[float] = None
 
 

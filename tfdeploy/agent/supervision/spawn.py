@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 from contextlib import suppress
 
 from ...shared import TYPE_CHECKING
 from ...shared.records import OPEN, STRICT
 from .. import paths
-from ..machine import guard, process
+from ..machine import guard, interfaces, process
 
 if TYPE_CHECKING:
     from typing import Callable, Dict
@@ -40,6 +41,8 @@ def spawn(
     """
     env = environment(launch, dict(os.environ), mark, paths.agent(), os.path.realpath(task_dir))
     env.update(_preloaded_if_possible(launch, env, task_dir))
+    for name, value in _interface_variables(launch).items():
+        env.setdefault(name, value)
     with suppress(OSError):
         os.unlink(paths.versions(task_dir))
     return subprocess.Popen(
@@ -71,6 +74,16 @@ def environment(
         inside = os.path.join(agent, "inside")
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [inside, env.get("PYTHONPATH", "")]))
     return env
+
+
+def _interface_variables(launch: Launch) -> Dict[str, str]:
+    """Return the variables that make NCCL and Gloo use the interface with the host's address; {} if
+    the run has one host, or no interface except loopback has it."""
+    own = launch.address if len(launch.no_proxy) > 1 else ""
+    with suppress(OSError):  # it has no IPv4 address
+        own = socket.gethostbyname(own) if own else ""
+    name = interfaces.with_address(own)
+    return {"NCCL_SOCKET_IFNAME": "=" + name, "GLOO_SOCKET_IFNAME": name} if name else {}
 
 
 def _has_peers(launch: Launch) -> bool:

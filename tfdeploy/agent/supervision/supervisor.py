@@ -89,7 +89,8 @@ class Supervisor:
             time.sleep(PACE_EVERY_S)
             from ..reports import pace  # a short task never needs it
 
-            pace.record(self.launch, self.task_dir, lambda: self.state.pid, PACE_EVERY_S)
+            report = self.membership.report_pace
+            pace.record(self.launch, self.task_dir, lambda: self.state.pid, report, PACE_EVERY_S)
 
         threading.Thread(target=record, daemon=True).start()
 

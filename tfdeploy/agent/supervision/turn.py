@@ -13,9 +13,9 @@ import time
 from contextlib import suppress
 
 from ...shared import TYPE_CHECKING, records
-from ...shared.records import Launch
+from ...shared.records import Launch, gpu_need
 from .. import paths
-from ..machine import leases
+from ..machine import gpus, leases
 from ..queue import places, resources
 from ..refusal import Refusal
 from .heartbeat import ASIDE, GO
@@ -111,7 +111,8 @@ class Turn:
         try:
             for refusal in resources.taken(launch):  # `acquire` looks again and again
                 raise refusal
-            launches, taken = resources.acquire([launch], resources.gpus_of(launch))
+            found = resources.gpus_of(launch), gpus.sick(gpu_need([launch]))
+            launches, taken = resources.acquire([launch], *found)
         except Refusal:
             self._retry_at = time.monotonic() + self._retry_s
             self._retry_s = min(MAX_RETRY_S, 2 * self._retry_s)

@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
+from tfdeploy.errors import HostError
+from tfdeploy.shared import pace
 from tfdeploy.shared.records import READY, RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfdeploy.planning.plan import Placement
     from tfdeploy.shared.records import LogProgress, TaskReport
 
 RATE_WINDOW_S = 60.0
@@ -170,3 +175,13 @@ class TrainingHistory:
             return
         if math.isfinite(loss):
             self.losses.append(loss)
+
+
+def slow_tasks(reports: Iterable[tuple[Placement, TaskReport | None]]) -> list[HostError]:
+    """Return what is slower than the rest of the run, in sentences with figures."""
+    tasks = [
+        pace.TaskPace(str(placement.task), placement.host, report.pace)
+        for placement, report in reports
+        if report and report.state in (READY, RUNNING) and report.pace
+    ]
+    return [HostError(host, words) for host, words in pace.slow_tasks(tasks)]

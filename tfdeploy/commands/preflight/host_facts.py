@@ -101,7 +101,7 @@ def ask_facts(agent: Agent, intent: Intent, launches: Sequence[Launch]) -> HostF
 
 def _programs(launches: Sequence[Launch]) -> dict[str, list[str]]:
     """Return the program of each task, with its PATH, and those of [notify] on the chief's host."""
-    targets = [(f"notify.{k}", t) for x in launches for k, t in x.notify.targets("failed").items()]
+    targets = [(f"notify.{k}", t) for x in launches for k, t in x.notify.targets().items()]
     return {
         **{x.task: [x.argv[0], x.env.get("PATH", "")] for x in launches},
         **{key: [target[0], ""] for key, target in targets if not is_url(target)},

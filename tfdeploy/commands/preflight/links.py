@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import ExitStack
+from itertools import product
 from typing import TYPE_CHECKING
 
 from tfdeploy.config import AUTO_PORTS
@@ -11,6 +12,7 @@ from tfdeploy.errors import AgentError, FleetError, HostError, TfdeployError
 from tfdeploy.planning import links
 from tfdeploy.shared.protocol.preflight import (
     FindLiveTasks,
+    LinkPort,
     ListenForLinks,
     MeasuredLink,
     MeasureLink,
@@ -24,11 +26,14 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.links import Link, Pair
 
+    Client = tuple[Pair, int]  # 0: over the address of the tasks; else over another one
+
 LISTEN_TIMEOUT_S = 20.0
 MEASURE_TIMEOUT_S = 60.0
 TOTAL_S = 120.0  # of all rounds together, as long as links are not too slow for it
 MIN_S, MAX_S = 0.5, 2.0  # in each direction
 MAX_BYTES = 2 << 30  # in each direction
+MAX_TRIED = 3  # other addresses of a host
 
 
 def refuse_live_tasks(fleet: Fleet, hosts: Sequence[str]) -> None:
@@ -41,52 +46,79 @@ def refuse_live_tasks(fleet: Fleet, hosts: Sequence[str]) -> None:
         raise FleetError(errors, "measuring would slow them down; --yes measures beside them")
 
 
-def measure_links(fleet: Fleet, intent: Intent, hosts: Sequence[str]) -> list[Link]:
+def measure_links(
+    fleet: Fleet, intent: Intent, hosts: Sequence[str]
+) -> tuple[list[Link], list[tuple[str, Link]]]:
     """Measure the links between these hosts that tasks will use, each alone on its two hosts: over
-    their addresses, and over ports of the tasks if they are free. Raises nothing."""
+    their addresses, and over ports of the tasks if they are free; then over other addresses of each
+    host, from one of its peers. Return both, the latter with the addresses. Raises nothing."""
     planned = links.rounds(links.pairs(intent.plan, hosts))
     seconds = min(MAX_S, max(MIN_S, TOTAL_S / 2 / max(1, len(planned))))
-    clients = {pair: secrets.token_hex(16) for each in planned for pair in each}
-    found = []
+    pairs = [pair for each in planned for pair in each]
+    peers = {own: (other, own) for pair in reversed(pairs) for own, other in (pair, pair[::-1])}
+    both = product({*pairs, *peers.values()}, range(MAX_TRIED + 1))
+    clients = {client: secrets.token_hex(16) for client in both}
+    found, others = [], []
     with ExitStack() as streams:
-        listening = [h for h in intent.plan.hosts if h in {peer for _, peer in clients}]
-        opened = fleet.outcomes(listening, lambda agent: _listen(agent, intent, clients, streams))
-        for pairs in planned:
-            found += _measure_round(fleet, intent, {p: clients[p] for p in pairs}, opened, seconds)
-    return found
+        opened = fleet.outcomes([*peers], lambda agent: _listen(agent, intent, clients, streams))
+        for each in planned:
+            at = {pair: intent.plan.placements_on(pair[1])[0].address for pair in each}
+            found += _measure_round(fleet, (clients, 0), at, opened, seconds)
+        used = {(link.target.host, link.target.interface) for link in found}
+        addresses = {
+            host: [a for name, a in port.addresses.items() if (host, name) not in used]
+            for host, port in opened.items()
+            if isinstance(port, LinkPort)
+        }
+        for number in range(1, MAX_TRIED + 1):
+            at = {peers[h]: a[number - 1] for h, a in addresses.items() if len(a) >= number}
+            for each in links.rounds([*at]):
+                these = {pair: at[pair] for pair in each}
+                tried = _measure_round(fleet, (clients, number), these, opened, MIN_S)
+                others += [(at[p], link) for link in tried for p in each if p == link.pair]
+    return found, others
 
 
-def _listen(agent: Agent, intent: Intent, clients: Mapping[Pair, str], streams: ExitStack) -> int:
-    """Have a host listen until `streams` is closed; return its port."""
+def _listen(
+    agent: Agent, intent: Intent, clients: Mapping[Client, str], streams: ExitStack
+) -> LinkPort:
+    """Have a host listen until `streams` is closed; return its port and addresses."""
     host = intent.inventory.host(agent.host)
     of_tasks = [p.port for p in intent.plan.placements_on(agent.host) if p.port]
     ports = [*of_tasks, *(() if host.ports == AUTO_PORTS else host.ports)]
-    own = {client: secret for (client, peer), secret in clients.items() if peer == agent.host}
+    own = {_name(client): s for client, s in clients.items() if client[0][1] == agent.host}
     answers = agent.stream(ListenForLinks(list(dict.fromkeys(ports)), own), LISTEN_TIMEOUT_S)
     streams.callback(answers.close)
-    port = answers.open().port
-    if not 0 < port < 1 << 16:
-        raise AgentError(agent.host, f"invalid answer: port {port}")
-    return port
+    answer = answers.open()
+    if not 0 < answer.port < 1 << 16:
+        raise AgentError(agent.host, f"invalid answer: port {answer.port}")
+    return answer
+
+
+def _name(client: Client) -> str:
+    (host, _), number = client
+    return f"{host} {number}"
 
 
 def _measure_round(
     fleet: Fleet,
-    intent: Intent,
-    clients: Mapping[Pair, str],
-    opened: Mapping[str, int | TfdeployError],
+    clients: tuple[Mapping[Client, str], int],
+    addresses: Mapping[Pair, str],
+    opened: Mapping[str, LinkPort | TfdeployError],
     seconds: float,
 ) -> list[Link]:
-    peers: dict[str, str] = dict(clients.keys())
+    """Measure the links of these pairs over these addresses, with the clients of this number."""
+    peers: dict[str, str] = dict(addresses.keys())
+    secret_of, number = clients
 
     def measure(agent: Agent) -> MeasuredLink:
-        host = agent.host
-        peer = peers[host]
-        port = opened[peer]
-        if isinstance(port, TfdeployError):
-            raise port
-        address = intent.plan.placements_on(peer)[0].address
-        request = MeasureLink(address, port, host, clients[host, peer], seconds, MAX_BYTES)
+        pair = agent.host, peers[agent.host]
+        listening = opened[pair[1]]
+        if isinstance(listening, TfdeployError):
+            raise listening
+        client = pair, number
+        own = _name(client), secret_of[client]
+        request = MeasureLink(addresses[pair], listening.port, *own, seconds, MAX_BYTES)
         return agent.ask(request, MEASURE_TIMEOUT_S)
 
     found: list[Link] = []

@@ -20,7 +20,9 @@ from tfdeploy.experiments.run_report.redact import Redactor
 from tfdeploy.experiments.scalars import NO_LOSSES
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import plain_text
-from tfdeploy.shared import filesystem, records
+from tfdeploy.shared import filesystem, pace, records
+from tfdeploy.shared.pace import TaskPace
+from tfdeploy.shared.protocol.message import parse_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,10 +52,10 @@ class RunFacts:
     """What is known of one run.
 
     `status` is None if the hosts were not asked. `histories` and `logs` are by task, `gpus` by task
-    with GPUs; `known_until` is the time of the newest information about the tasks, in seconds since
-    the epoch. `previous` is the run before it. `trials` are its trials if it has any; then it has
-    no `scalars` and `log_losses`, because each trial has its own. `missing` says what the report
-    lacks and how to get it.
+    with GPUs; `paces` are of the whole run; `known_until` is the time of the newest information
+    about the tasks, in seconds since the epoch. `previous` is the run before it. `trials` are its
+    trials if it has any; then it has no `scalars` and `log_losses`, because each trial has its own.
+    `missing` says what the report lacks and how to get it.
     """
 
     run: Run
@@ -65,6 +67,7 @@ class RunFacts:
     results: Results
     logs: Mapping[str, tuple[str, ...]]
     gpus: Mapping[str, tuple[GpuSample, ...]]
+    paces: list[TaskPace]
     previous: Run | None
     redact: Redactor
     trials: TrialsResult | None = None
@@ -139,6 +142,7 @@ def _gather(run: Run, status: RunStatus | None, trials: TrialsResult | None) -> 
         results=results(run),
         logs=logs_,
         gpus=_gpu_use(run, _started_s(run, histories), now),
+        paces=[*_paces(run)],
         previous=_previous(run),
         redact=redactor,
         trials=trials,
@@ -160,6 +164,16 @@ def _gpu_use(run: Run, started_s: float, now: float) -> dict[str, tuple[GpuSampl
         str(task): over_time.read_gpus(folder / f"{task.file_name}.gpus.jsonl", started_s, now)
         for task in tasks
     }
+
+
+def _paces(run: Run) -> Iterator[TaskPace]:
+    """Yield the pace of each task whose counters were collected."""
+    for placement in run.plan.placements:
+        file = run.folder / "logs" / f"{placement.task.file_name}.pace.jsonl"
+        lines = [*parse_lines(pace.Counters, b"\n".join(history.read_lines(file)))]
+        found = pace.overall(lines)
+        if found:
+            yield TaskPace(str(placement.task), placement.host, found)
 
 
 def _previous(run: Run) -> Run | None:

@@ -6,14 +6,17 @@ has escaped the names in them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.run_report import charts, timeline, trials
 from tfdeploy.experiments.run_report.summary import (
+    DifferenceRow,
     compare,
     different_settings,
     format_length,
@@ -31,13 +34,13 @@ from tfdeploy.formatting.humanize import (
     format_size,
 )
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.shared import pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.experiments.run_report.charts import Chart
     from tfdeploy.experiments.run_report.facts import RunFacts
-    from tfdeploy.experiments.run_report.summary import DifferenceRow
     from tfdeploy.experiments.run_report.timeline import Timeline
     from tfdeploy.experiments.run_report.trials import TrialsView
     from tfdeploy.planning.plan import Placement
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE, STYLE = "page.html", "style.css"
+MAX_PACES = 50  # rows
 MAX_OPEN_CHANGES = 40  # of a table that is open from the beginning
 
 
@@ -58,6 +62,7 @@ class RunView:
     timeline: Timeline | None
     charts: tuple[Chart, ...]
     more_scalars: tuple[str, ...]
+    paces: tuple[DifferenceRow, ...]
     changes: tuple[DifferenceRow, ...]
     commands: tuple[tuple[str, str], ...]
     trials: TrialsView | None
@@ -88,6 +93,7 @@ def view(facts: RunFacts, number: int = 1) -> RunView:
         timeline=timeline.lay_out(facts.histories, facts.known_until),
         charts=drawn,
         more_scalars=more,
+        paces=_pace_rows(facts),
         changes=different_settings([facts.previous, run], facts.redact) if facts.previous else (),
         commands=(
             (
@@ -161,6 +167,26 @@ def _task_rows(facts: RunFacts) -> tuple[tuple[str, ...], ...]:
             facts.states[task], str(restarts[task]), f"{reason}{cause}" or "–",
         ))  # fmt: skip
     return tuple(rows)
+
+
+def _pace_rows(facts: RunFacts) -> tuple[DifferenceRow, ...]:
+    """Return a row for each worker, the slowest first, and for each other task whose host differs:
+    its rate, its part of the workers' median, how long a worker that trains at the median waits if
+    it waits for this one, and what is different on its host."""
+    (usual, _), rows = pace.usual_rate(facts.paces), []
+    for each in facts.paces:
+        found = [*pace.differences(each, facts.paces), *pace.gpu_problems(each, facts.paces)]
+        rate = each.pace.steps_per_s if pace.is_worker(each.task) else None
+        cells = ("–", "–", "–")
+        if rate is not None and usual:
+            waits = format_length(each.pace.seconds * max(0.0, 1 - rate / usual))
+            cells = (f"{rate:.3g}", f"{rate / usual:.0%}", waits)
+        if rate is not None or found:
+            words = facts.redact(escape_line("; ".join(found))) or "–"
+            is_slow = rate is not None and rate < pace.SLOW * usual
+            row = DifferenceRow(each.task, (escape_line(each.host), *cells, words), is_slow)
+            rows.append((math.inf if rate is None else rate, row))
+    return tuple(row for _, row in sorted(rows, key=itemgetter(0))[:MAX_PACES])
 
 
 def _task_note(placement: Placement) -> str:

@@ -15,6 +15,7 @@ from tfdeploy.experiments import history, metrics, trial_table
 from tfdeploy.experiments.run_report import charts, redact
 from tfdeploy.experiments.run_report.over_time import TrainedRun
 from tfdeploy.experiments.scalars import of_same_clock, step_times
+from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import (
     escape_line,
     format_count,
@@ -208,9 +209,13 @@ class DifferenceRow:
 def different_settings(
     runs: Sequence[Run], redact_text: Callable[[str], str]
 ) -> tuple[DifferenceRow, ...]:
-    """Return a row for the release, the data sets, and each key of hosts.toml that differs;
-    `redact_text` hides the values of secrets."""
+    """Return a row for the release, the data sets, and for each key of hosts.toml and each version
+    of a package or a driver that differs; `redact_text` hides the values of secrets. Versions count
+    if they were collected of all runs."""
     settings = [dict(_settings(run)) for run in runs]
+    versions = [dict(_versions(run)) for run in runs]
+    if all(versions):
+        settings = [{**a, **b} for a, b in zip(settings, versions, strict=True)]
     keys = dict.fromkeys(key for each in settings for key in each)
     found = []
     for key in keys:
@@ -244,6 +249,20 @@ def _settings(run: Run) -> Iterator[tuple[str, tuple[str, str]]]:
         if host.name in run.auto_ports:
             values["ports"] = "auto"  # as hosts.toml says it; the start has chosen some
         yield from _flatten(values, ("hosts", host.name))
+
+
+def _versions(run: Run) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the versions of what was installed, as `_settings` does, with the hosts that differ."""
+    hosts: dict[str, dict[str, list[str]]] = {}
+    for host in run.plan.hosts:
+        task = run.plan.placements_on(host)[-1].task  # the last one: a ps may need no packages
+        file = run.folder / "logs" / f"{task.file_name}.history.jsonl"
+        for name, version in history.read_versions(file).items():
+            hosts.setdefault(name, {}).setdefault(version, []).append(host)
+    for name, found in hosts.items():
+        shown = [f"{version} on {fold_names(on)}" for version, on in found.items()]
+        text = ", ".join(shown) if len(found) > 1 else next(iter(found))
+        yield f"version of {name}", (json.dumps(sorted(found)), text[:MAX_VALUE])
 
 
 def _flatten(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -229,9 +229,11 @@ class Interface(Message):
 
 
 class LinkPort(Message):
-    """The port on which a host listens for the measurement of links."""
+    """The port on which a host listens for the measurement of links, and an address of each of its
+    interfaces, by their names, without loopback and those of containers."""
 
     port: int
+    addresses: Dict[str, str]
 
 
 class ListenForLinks(Request[LinkPort]):

@@ -6,6 +6,7 @@ from .. import TYPE_CHECKING
 from ..records import TaskReport
 from ..trials import TrialRecord
 from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
+from .record import field
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
@@ -241,10 +242,12 @@ class NewOutputs(RunEvent):
 class Started(RunEvent):
     """All tasks of a host have their supervisors; `gpus` is how many GPUs the host has. The first
     event of a start, and of no other request. `other_folder` is the controller's folder
-    from which the project's run before this one was started, "" if from the same."""
+    from which the project's run before this one was started, "" if from the same. `sick` says what
+    is wrong with GPUs that were left out."""
 
     gpus: int
     other_folder: str = ""
+    sick: List[str] = field(default_factory=list)
 
 
 class Follow(RunRequest[RunEvent]):

@@ -29,7 +29,7 @@ RACE = IMPORT + (
     "from tfdeploy.shared.records import GpuNeed\n"
     "gpus.WAIT_S = float(sys.argv[1]); need = GpuNeed([0, 1, 2, 3], int(sys.argv[2]))\n"
     "print('ready', flush=True); sys.stdin.readline()\n"
-    "try:\n own = gpus.acquire(need, nvidia.gpu_resources()); leases.adopt([*own.values()])\n"
+    "try:\n own = gpus.acquire(need, nvidia.gpu_resources(), {}); leases.adopt([*own.values()])\n"
     " print(*own, flush=True)\n"
     "except Refusal as refusal: print(refusal.message, flush=True)\n"
     "sys.stdin.readline()"
@@ -59,7 +59,7 @@ def stranger():
 
 def take(wanted, count, shared=False):
     """Take GPUs, give them back, and return their indexes."""
-    own = gpus.acquire(GpuNeed(wanted, count, shared), nvidia.gpu_resources())
+    own = gpus.acquire(GpuNeed(wanted, count, shared), nvidia.gpu_resources(), {})
     leases.release([*own.values()])
     return [*own]
 
@@ -68,7 +68,7 @@ def refusal(wanted, count=1):
     """Return the message that refuses GPUs. The queue and `check` use the same words."""
     need = GpuNeed(wanted, count)
     with pytest.raises(Refusal) as refused:
-        gpus.acquire(need, nvidia.gpu_resources())
+        gpus.acquire(need, nvidia.gpu_resources(), {})
     assert refused.value.busy
     for each in gpus.refusals(need, nvidia.gpu_resources()):
         assert without_age(each.message) == without_age(refused.value.message)
@@ -257,3 +257,24 @@ class leased:
 
     def __exit__(self, *_):
         leases.release(self.descriptors)
+
+
+def test_sick_gpus_are_not_taken_if_they_do_not_count(provide):
+    bad = "<gpu><product_name>H100</product_name><remapped_rows>{}</remapped_rows></gpu>"
+    failed = bad.format("<remapped_row_failure>Yes</remapped_row_failure>")
+    provide(2).describe(f"<nvidia_smi_log>{failed}{bad.format('')}</nvidia_smi_log>")
+    need = GpuNeed([0, 1], 1, exclude_sick=True)
+    sick = gpus.sick(need)
+    assert [each.message for each in sick.values()] == [
+        "GPU 0 (H100): a broken row of its memory can't be replaced"
+    ]
+    own = gpus.acquire(need, nvidia.gpu_resources(), sick)
+    leases.release([*own.values()])
+    assert [*own] == [1]
+    both = GpuNeed([0, 1], 2, exclude_sick=True)
+    with pytest.raises(Refusal, match=r"GPU 0 .* a broken row"):
+        gpus.acquire(both, nvidia.gpu_resources(), sick)
+    assert [each.message for each in gpus.refusals(both, nvidia.gpu_resources())] == [
+        sick[0].message
+    ]
+    assert gpus.sick(GpuNeed([0, 1], 1)) == {}

@@ -39,7 +39,10 @@ def test_every_state_of_a_restarted_task_is_in_its_history(supervise):
     task.stop()
     task.wait_for_end()
     file = Path(paths.history("p", task.launch.run, task.launch.task))
-    history = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    [installed] = [each["versions"] for each in lines if "versions" in each]
+    assert installed["Linux"] == os.uname().release
+    history = [each for each in lines if "state" in each]
     assert [(each["state"], each["restarts"]) for each in history] == [
         *(("STARTING", 0), ("RUNNING", 0), ("READY", 0), ("BACKOFF", 0)),
         *(("RUNNING", 1), ("READY", 1), ("STOPPED", 1)),

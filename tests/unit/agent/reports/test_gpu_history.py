@@ -33,6 +33,16 @@ class Answers:
         self.closed = True
 
 
+class Health:
+    """Stands in for gpu_health.sampler."""
+
+    def read(self):
+        return ["GPU 0 (H100): its clocks are throttled (hw slowdown)"]
+
+    def close(self):
+        pass
+
+
 @pytest.fixture
 def recorded(tmp_path, monkeypatch):
     """Record a number of answers to a small file; return its path and the sampler."""
@@ -41,11 +51,12 @@ def recorded(tmp_path, monkeypatch):
         ended, pipe = os.pipe()
         sampler = Answers(count, pipe)
         monkeypatch.setattr(history, "GpuSampler", lambda gpus, every_s: sampler)
+        monkeypatch.setattr(history.gpu_health, "sampler", lambda gpus: Health())
         monkeypatch.setattr(history, "TICK_S", 0.0)
         monkeypatch.setattr(history, "MAX_HISTORY_BYTES", MAX_BYTES)
         seconds = iter(range(count))
         monkeypatch.setattr(history.time, "time", lambda: float(next(seconds)))
-        history.record_gpus(str(file), [0], ended)
+        history.record_gpus(str(file), str(file.with_name("problems")), [0], ended)
         os.close(ended)
         return file, sampler
 
@@ -54,6 +65,11 @@ def recorded(tmp_path, monkeypatch):
 
 def lines(file):
     return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_what_is_wrong_with_a_gpu_is_stored(recorded):
+    file, _ = recorded(1)
+    assert json.loads(file.with_name("problems").read_text()) == Health().read()
 
 
 def test_each_answer_is_one_line_in_percent_and_mib(recorded):

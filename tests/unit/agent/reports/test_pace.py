@@ -10,10 +10,11 @@ from support.builders import make_launch
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import process
 from tfdeploy.agent.reports import pace, usage
+from tfdeploy.shared.pace import Counters, between, newest, overall
 from tfdeploy.shared.protocol.message import parse_lines
 from tfdeploy.shared.protocol.record import replace, to_json
 
-START = pace.Counters(
+START = Counters(
     at=1000.0,
     step=10,
     cpus=8,
@@ -37,20 +38,20 @@ def test_a_pace_is_the_difference_of_counters():
         100.0, step=210, busy_s=1100.0, own_s=300.0, disk_wait_s=55.0, swapped_bytes=1 << 20,
         segments_sent=3000, segments_resent=110, hot_s=25.0, stopped_s=50.0,
     )  # fmt: skip
-    found = pace.between(START, end)
+    found = between(START, end)
     assert (found.seconds, found.steps_per_s, found.cpus) == (100.0, 2.0, 8)
     assert (found.other_cpus, found.disk_wait_cpus, found.resent) == (4.0, 0.5, 0.05)
     assert (found.hot, found.stopped, found.swapped_bytes_s) == (0.25, 0.5, (1 << 20) / 100)
 
 
 def test_a_task_that_reports_no_steps_has_no_rate():
-    assert pace.between(replace(START, step=None), later(30.0)).steps_per_s is None
-    assert pace.between(START, later(30.0)).resent == 0.0  # nothing was sent
+    assert between(replace(START, step=None), later(30.0)).steps_per_s is None
+    assert between(START, later(30.0)).resent == 0.0  # nothing was sent
 
 
 def test_the_pace_is_that_of_the_last_five_minutes():
     lines = [later(30.0 * n, step=10 + (n if n < 20 else 20 + 30 * (n - 20))) for n in range(40)]
-    found = pace.newest(lines)
+    found = newest(lines)
     assert 270 <= found.seconds <= 345
     assert found.steps_per_s == pytest.approx(1.0)
 
@@ -58,19 +59,29 @@ def test_the_pace_is_that_of_the_last_five_minutes():
 @pytest.mark.parametrize("change", [{"step": 3}, {"own_s": 1.0}])
 def test_what_was_before_a_restart_does_not_count(change):
     again = later(60.0, **change)
-    found = pace.newest([START, later(30.0, step=400), again, later(30.0, again)])
+    found = newest([START, later(30.0, step=400), again, later(30.0, again)])
     assert found.seconds == 30.0
 
 
+def test_the_pace_of_a_whole_run_has_all_attempts_and_no_time_before_its_first_step():
+    starting = replace(START, at=100.0, step=None)
+    again = later(400.0, step=0, own_s=1.0)
+    lines = [starting, START, later(100.0, step=210), again, later(100.0, again, step=100)]
+    found = overall(lines)
+    assert (found.seconds, found.steps_per_s) == (200.0, 1.5)
+    assert overall([starting, later(50.0, starting)]).steps_per_s is None
+    assert overall([START]) is None
+
+
 def test_one_line_is_no_pace():
-    assert pace.newest([]) is None
-    assert pace.newest([START]) is None
+    assert newest([]) is None
+    assert newest([START]) is None
 
 
 def test_lines_that_are_none_are_skipped():
     text = json.dumps(to_json(START)).encode()
     cut, wrong = text[10:], text.replace(b"1000.0", b'"x"')
-    assert [*parse_lines(pace.Counters, b"\n".join([cut, text, wrong, b"[]", b"NaN"]))] == [START]
+    assert [*parse_lines(Counters, b"\n".join([cut, text, wrong, b"[]", b"NaN"]))] == [START]
 
 
 def test_the_counters_of_this_machine_grow(root):

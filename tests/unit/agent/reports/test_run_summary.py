@@ -112,3 +112,10 @@ def test_a_secret_in_an_exception_is_not_in_the_document(tmp_path):
 )
 def test_a_duration_is_short(seconds, text):
     assert run_summary.format_duration(seconds) == text
+
+
+def test_what_is_slow_is_one_sentence_for_a_chat():
+    document = run_summary.slow_document(LAUNCH, "gpu-02", "worker:1 makes 1.2 steps/s")
+    assert document["text"] == "p: run wide (r): gpu-02: worker:1 makes 1.2 steps/s"
+    assert (document["result"], document["hosts"]) == ("slow", ["gpu-02"])
+    assert document["command"] == "tfdeploy status --run r"

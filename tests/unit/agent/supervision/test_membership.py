@@ -11,7 +11,7 @@ from support.builders import make_heartbeat_settings, make_launch
 from tfdeploy.agent.reports import notify
 from tfdeploy.agent.supervision import membership, watch
 from tfdeploy.shared.protocol.record import replace
-from tfdeploy.shared.records import Notification, TaskState
+from tfdeploy.shared.records import READY, Notification, Pace, TaskState
 
 STATE = TaskState("FAILED", 0.0, exit=1, reason="exit 1")
 
@@ -105,3 +105,54 @@ def test_a_ps_that_waits_for_a_lost_worker_does_not_keep_the_chief(join):
     reports["worker:1"] = replace(reports["worker:1"], state="SUCCEEDED")
     assert chief._is_heard(long_ago)
     chief.close()
+
+
+USUAL = Pace(
+    seconds=300.0, steps_per_s=4.0, cpus=8, other_cpus=0.0, disk_wait_cpus=0.0, swapped_bytes_s=0.0,
+    resent=0.0, hot=0.0, stopped=0.0,
+)  # fmt: skip
+
+
+@pytest.fixture
+def paced(tmp_path, monkeypatch):
+    """Return the chief's membership, that of worker:1 on another host, and what is sent."""
+    sent = []
+    monkeypatch.setattr(notify, "start_sending_slow", lambda *words: sent.append(words[2:]))
+    hosts = {"worker:0": "a", "worker:1": "b", "worker:2": "c"}
+    settings = make_heartbeat_settings(secret=os.urandom(8).hex(), tasks=[*hosts])
+    launch = make_launch(heartbeat=settings, notify=Notification(on_slow=["mail"], hosts=hosts))
+    chief = membership.join(launch, str(tmp_path), lambda: STATE, list)
+    ready = TaskState(READY, 0.0)
+    of_port = replace(settings, port=chief._server.port)
+    others = [
+        membership.join(make_launch(index=n, heartbeat=of_port), "", lambda: ready, list)
+        for n in (1, 2)
+    ]
+    yield chief, others, sent
+    chief.close()
+
+
+def report(chief, others, *rates):
+    """Have the other workers report these rates."""
+    for other, rate in zip(others, rates, strict=True):
+        other.report_pace(replace(USUAL, steps_per_s=rate))
+        assert other._client.send()
+
+
+def test_a_slow_worker_is_sent_once_for_each_episode(paced, monkeypatch):
+    chief, others, sent = paced
+    report(chief, others, 4.0, 1.0)
+    for _ in range(3):
+        chief.report_pace(USUAL)
+    [(host, sentence)] = sent
+    assert (host, sentence[:58]) == (
+        "c",
+        "worker:2 makes 1 steps/s, 25% of the median of 3 workers (",
+    )
+    report(chief, others, 1.0, 4.0)
+    chief.report_pace(USUAL)
+    assert [host for host, _ in sent] == ["c", "b"]
+    monkeypatch.setattr(membership, "EPISODE_S", 0.0)
+    report(chief, others, 4.0, 1.0)
+    chief.report_pace(USUAL)
+    assert [host for host, _ in sent] == ["c", "b", "c"]

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 from support.builders import make_launch
 
-from tfdeploy.agent.machine import guard
-from tfdeploy.agent.supervision.spawn import environment, environment_of_user, preloaded
+from tfdeploy.agent.machine import guard, interfaces
+from tfdeploy.agent.supervision.spawn import (
+    _interface_variables,
+    environment,
+    environment_of_user,
+    preloaded,
+)
 from tfdeploy.shared.protocol.record import replace
 
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
@@ -123,3 +128,12 @@ def test_a_command_of_a_user_is_no_process_of_the_task_and_has_no_hooks(monkeypa
     hooks = {DEVICE: "d", "TFDEPLOY_SAVE_ON_STOP": "1", "TFDEPLOY_END_AT_EXIT": "1"}
     env = user_environment(monkeypatch, env=hooks, index=0)
     assert env.keys() & {*hooks, "TFDEPLOY_SAVES", "TFDEPLOY_TASK", "PYTHONPATH"} == set()
+
+
+def test_nccl_and_gloo_use_the_interface_with_the_hosts_address():
+    address, name = next(interfaces.addresses())
+    launch = make_launch(address=address, no_proxy=["10.0.0.9", address])
+    variables = {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
+    assert _interface_variables(launch) == variables
+    assert _interface_variables(make_launch(address="127.0.0.1", no_proxy=["a", "b"])) == {}
+    assert _interface_variables(replace(launch, no_proxy=[address])) == {}

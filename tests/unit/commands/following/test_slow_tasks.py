@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.builders import make_plan
 
-from tfdeploy.commands.following.slow_tasks import slow_tasks
+from tfdeploy.commands.following.training_history import slow_tasks
 from tfdeploy.shared.records import READY, STOPPED, Pace, TaskReport
 
 PLAN = make_plan("".join(f"[hosts.{name}]\nworkers = 1\n" for name in "abcd"))
@@ -55,7 +55,7 @@ def test_a_quota_is_a_figure():
 def test_a_host_that_differs_is_named_although_all_workers_wait_for_it():
     assert said({"worker:1": {"swapped_bytes_s": 5e6, "disk_wait_cpus": 2.0, "hot": 0.5}}) == [
         "b: heat throttles a CPU 50% of the time (0% for the others); it swaps 5.0 MB/s "
-        "(0 B/s for the others); 2.0 CPUs wait for a disk (0.0 for the others)"
+        "(0.0 MB/s for the others); 2.0 CPUs wait for a disk (0.0 for the others)"
     ]
 
 
@@ -64,6 +64,13 @@ def test_what_all_hosts_have_is_no_difference():
     assert said(busy | {"worker:1": {"steps_per_s": 1.0, "other_cpus": 7.0}}) == [
         "b: worker:1 makes 1 steps/s, 21% of the median of 4 workers (4.8) in the last 5m 00s"
     ]
+
+
+def test_a_bad_gpu_is_a_figure_and_named_alone_from_the_first_minute_on():
+    bad = {"gpu_problems": ["GPU 0 (H100): the kernel has logged Xid 94"]}
+    assert said({"worker:2": {**bad, "seconds": 60.0}}) == [f"c: {bad['gpu_problems'][0]}"]
+    [sentence] = said({"worker:2": {**bad, "steps_per_s": 1.0}})
+    assert sentence.endswith("in the last 5m 00s; GPU 0 (H100): the kernel has logged Xid 94")
 
 
 def test_a_short_time_says_nothing_and_neither_does_a_task_that_has_ended():

@@ -25,6 +25,7 @@ from tfdeploy.commands.status import RunStatus, TaskStatus
 from tfdeploy.errors import Unreachable
 from tfdeploy.experiments.run_report import page
 from tfdeploy.experiments.run_report.facts import gather
+from tfdeploy.experiments.run_report.summary import DifferenceRow
 from tfdeploy.release.snapshot import is_by_product
 from tfdeploy.shared.records import TaskReport
 from unit.test_run import error_text
@@ -256,3 +257,27 @@ def test_a_broken_history_is_no_reason_for_no_report(tmp_path):
     run = finished_run(tmp_path)
     write_history(run, "ps-0", "junk", json.dumps({"at": "x", "state": "READY"}))
     assert "No history of the states of ps:0" in rendered(run).text
+
+
+def write_pace(run, task, steps_per_s, other_cpus=0.0):
+    lines = [
+        {"at": START + at, "step": int(at * steps_per_s), "cpus": 8, "busy_s": at * other_cpus,
+         "own_s": 0.0, "disk_wait_s": 0.0, "swapped_bytes": 0, "segments_sent": 0,
+         "segments_resent": 0, "hot_s": 0.0, "stopped_s": 0.0, "gpu_problems": []}
+        for at in (0.0, 300.0, 600.0)
+    ]  # fmt: skip
+    file = run.folder / "logs" / f"{task}.pace.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_slow_workers_come_first_with_what_is_different_on_their_hosts(tmp_path):
+    run = finished_run(tmp_path)
+    assert "Slow workers" not in rendered(run).text
+    write_pace(run, "worker-0", 6.0)
+    write_pace(run, "worker-1", 2.0, other_cpus=4.0)
+    figure = "other programs use 4.0 CPUs (0.0 for the others)"
+    assert page.view(facts_of(run)).paces == (
+        DifferenceRow("worker:1", ("b", "2", "50%", "5m 00s", figure), True),
+        DifferenceRow("worker:0", ("b", "6", "150%", "0s", "–"), False),
+    )
+    assert "Others wait" in rendered(run).text

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from support.builders import make_run
-from support.finished import HOSTS, ONE, TWO
+from support.finished import HOSTS, ONE, TWO, write_history
 
 from tfdeploy.experiments.run_report.summary import ABSENT, DifferenceRow, different_settings
 
@@ -71,3 +72,17 @@ def test_the_commit_and_what_was_not_committed_are_compared(tmp_path):
     )
     other = replace(made(tmp_path, TWO), environments={"a": "e1"})
     assert found([made(tmp_path), other])[-1] == DifferenceRow("environment", (ABSENT, "e1"), True)
+
+
+def test_versions_that_differ_are_named_with_their_hosts(tmp_path):
+    def write(run, of_a, of_b):
+        run.folder.mkdir(parents=True, exist_ok=True)
+        write_history(run, "ps-0", json.dumps({"at": 1, "versions": {"tf": "2", "numpy": of_a}}))
+        write_history(run, "worker-1", "[]", json.dumps({"versions": {"tf": "2", "numpy": of_b}}))
+
+    one, two = made(tmp_path), made(tmp_path, TWO)
+    write(one, "1.26", "1.26")
+    assert len(found([one, two])) == 1  # those of the other run were not collected
+    write(two, "1.26", "2.0")
+    [row] = found([one, two])[1:]
+    assert row == DifferenceRow("version of numpy", ("1.26", "1.26 on a, 2.0 on b"), True)

@@ -10,13 +10,16 @@ import os
 import re
 
 from ...shared import TYPE_CHECKING
-from ..machine import nvidia
+from . import nvidia
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List
+    from typing import Dict, Iterator, List, Sequence, Tuple
     from xml.etree.ElementTree import Element
 
 KERNEL_LOG = "/dev/kmsg"
+QUERY = ("-q", "-x")
+EVERY_S = 60.0
+CPU_SHARE = 0.001  # of a core, for each task: a host may have eight
 RECORD_BYTES = 1 << 13
 MAX_RECORDS = 100_000
 PENDING = ("pending_retirement", "pending_blacklist", "remapped_row_pending")
@@ -26,28 +29,39 @@ SLOWDOWN = re.compile(
 )
 
 
-def problems() -> List[str]:
-    """Return a sentence about each GPU with which something may be wrong."""
-    listing = nvidia.run_nvidia_smi("-q", "-x")
-    return [*parse(listing, _xids())] if listing else []
+def problems() -> Dict[int, str]:
+    """Return a sentence about each GPU with which something may be wrong, by its index."""
+    return dict(parse(nvidia.run_nvidia_smi(*QUERY), xids()))
 
 
-def parse(listing: str, xids: Dict[str, List[str]]) -> Iterator[str]:
-    """Yield the sentences. `xids` are the numbers of the kernel's Xid messages by PCI address, such
-    as 0000:3b:00. Pure."""
+def sampler(indexes: Sequence[int]) -> nvidia.NvidiaSmiSampler:
+    """Return what looks at these GPUs now and then."""
+
+    def read(listing: str) -> List[str]:
+        return [words for _, words in parse(listing, xids(), indexes)]
+
+    return nvidia.NvidiaSmiSampler(QUERY, read, indexes, EVERY_S, CPU_SHARE)
+
+
+def parse(
+    listing: str, xids: Dict[str, List[str]], indexes: Sequence[int] = ()
+) -> Iterator[Tuple[int, str]]:
+    """Yield the index and the sentence of each GPU in a listing of all, or of these `indexes`.
+    `xids` are the numbers of the kernel's Xid messages by PCI address, such as 0000:3b:00. Pure."""
     from xml.etree import ElementTree  # only hosts with GPUs need it
 
     try:
         gpus = ElementTree.fromstring(listing).findall("gpu")
     except ElementTree.ParseError:
         return
-    for index, gpu in enumerate(gpus):
+    for index, gpu in zip(indexes or range(len(gpus)), gpus):  # noqa: B905 - Python 3.8
         found = [*_memory(gpu), *_speed(gpu)]
         numbers = xids.get(gpu.get("id", "").lower()[-12:-2], [])
         if numbers:
             found.append("the kernel has logged Xid {}".format(", ".join(dict.fromkeys(numbers))))
         if found:
-            yield "GPU {} ({}): {}".format(index, gpu.findtext("product_name"), "; ".join(found))
+            words = "GPU {} ({}): {}"
+            yield index, words.format(index, gpu.findtext("product_name"), "; ".join(found))
 
 
 def _memory(gpu: Element) -> Iterator[str]:
@@ -90,7 +104,7 @@ def _number(text: object) -> int:
     return int(match[0]) if match else 0
 
 
-def _xids() -> Dict[str, List[str]]:
+def xids() -> Dict[str, List[str]]:
     """Return the Xid numbers in the kernel's log since the boot, by PCI address. Source:
     Documentation/ABI/testing/dev-kmsg: one record for each read."""
     found: Dict[str, List[str]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.preflight import gpu_health
+from tfdeploy.agent.machine import gpu_health
 
 DRIVER_390 = """<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v9.dtd">
@@ -95,16 +95,22 @@ def test_a_healthy_gpu_needs_no_words(listing):
 )
 def test_what_is_wrong_is_said_with_its_figures(listing, healthy, sick, words):
     assert healthy in listing
-    [sentence] = gpu_health.parse(listing.replace(healthy, sick), {})
+    [(_, sentence)] = gpu_health.parse(listing.replace(healthy, sick), {})
     assert words in sentence
     assert sentence.startswith("GPU 0 (")
 
 
 def test_xids_of_the_kernels_log_belong_to_the_gpu_with_their_address():
     xids = {"0000:19:00": ["79", "94", "79"], "0000:3b:00": ["13"]}
-    [sentence] = gpu_health.parse(DRIVER_550, xids)
+    [(_, sentence)] = gpu_health.parse(DRIVER_550, xids)
     assert sentence == "GPU 0 (NVIDIA H100 80GB HBM3): the kernel has logged Xid 79, 94"
-    assert "Xid 13" in next(gpu_health.parse(DRIVER_390, xids))
+    assert "Xid 13" in next(gpu_health.parse(DRIVER_390, xids))[1]
+
+
+def test_a_listing_of_some_gpus_has_their_indexes():
+    sick = DRIVER_550.replace("pending>No", "pending>Yes")
+    [(index, sentence)] = gpu_health.parse(sick, {}, [5])
+    assert (index, sentence[:8]) == (5, "GPU 5 (N")
 
 
 @pytest.mark.parametrize("listing", ["", "<", "NVIDIA-SMI has failed", "<nvidia_smi_log/>"])
@@ -117,6 +123,6 @@ def test_xids_are_read_from_lines_of_the_kernel(tmp_path, monkeypatch):
     log.write_text("6,1,2,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', GPU has fallen off\n")
     monkeypatch.setattr(gpu_health, "KERNEL_LOG", str(log))
     monkeypatch.setattr(gpu_health, "MAX_RECORDS", 1)
-    assert gpu_health._xids() == {"0000:3b:00": ["79"]}
+    assert gpu_health.xids() == {"0000:3b:00": ["79"]}
     monkeypatch.setattr(gpu_health, "KERNEL_LOG", str(tmp_path / "missing"))
-    assert gpu_health._xids() == {}
+    assert gpu_health.xids() == {}
