@@ -365,7 +365,7 @@ def _replacements(simulation: Simulation) -> Iterator[tuple[object, str, object]
     yield stop_command, "POLL_S", 0.0
     yield agent_parallel, "each", lambda function, items, threads=None: [*map(function, items)]
     yield agent_parallel, "begin", _begin
-    yield parallel, "each", _each
+    yield parallel, "call_each", _each
     yield typer.main, "get_command", _get_command
 
 
