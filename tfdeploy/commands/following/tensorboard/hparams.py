@@ -32,7 +32,7 @@ def write(run: Run, trials: TrialsResult | None) -> None:
     for trial in trials.trials if trials else ():
         data, file = b"".join(records(trial)), f"trials/{trial.number}/{NAME}"
         if trial.number in numbers and own.size(file) != len(data):
-            with suppress(OSError):  # a full disk, or a folder of this name: events are shown without
+            with suppress(OSError):  # a full disk, or a folder of this name
                 own.write(file, [data])
 
 
