@@ -26,13 +26,13 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfdeploy.cluster import Task
 from tfdeploy.config import FOLDER_HINT, toml_text
+from tfdeploy.config.cluster import Task
+from tfdeploy.config.hosts_file import hosts_flag
 from tfdeploy.config.models import Inventory
 from tfdeploy.errors import RunError
+from tfdeploy.folders.own_folder import OwnFolder, is_own, read_file
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts_file import hosts_flag
-from tfdeploy.own_folder import OwnFolder, is_own, read_file
 from tfdeploy.planning import placing
 from tfdeploy.planning.plan import Placement, Plan
 from tfdeploy.planning.roles import RunNames

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.supervision.heartbeat import INTERVAL_S, MAX_REQUESTS_PER_S
-from tfdeploy.cluster import Task, tf_config
+from tfdeploy.config.cluster import Task, tf_config
 from tfdeploy.planning.checks import MAX_BYTES, NO_PROXY, SPARE_BYTES
 from tfdeploy.transport.daemon import server
 

@@ -27,6 +27,7 @@ from tfdeploy.errors import AuthenticationFailed, HostKeyRefused, Unreachable
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.transport.daemon import client, ipc, locate
 from tfdeploy.transport.daemon.client import DaemonTransport
+from tfdeploy.transport.ssh import config as ssh_config
 from tfdeploy.transport.ssh import connection
 from tfdeploy.transport.ssh.channels import SshStream
 from tfdeploy.transport.ssh.config import resolve_route
@@ -63,6 +64,7 @@ class Controller:
 
     def transport(self, **top: object) -> DaemonTransport:
         """Return a new transport, as the next command has it."""
+        ssh_config._query.cache_clear()  # its answers are those of a process
         inventory = self.inventory(**top)
         return DaemonTransport(inventory.host("one"), inventory)
 
@@ -381,10 +383,11 @@ def test_commands_that_exit_at_once_do_not_cost_the_connection(controller):
     inventory = controller.inventory()
     transports = [DaemonTransport(inventory.host("one"), inventory) for _ in range(8)]
     with ThreadPoolExecutor(len(transports)) as pool:
-        outputs = pool.map(
+        connections = [*pool.map(
             lambda each: each.run(SHOW_CONNECTION, timeout_s=600).stdout, transports * 25
-        )
-        assert len(set(outputs)) == 1
+        )]  # fmt: skip
+    # A busy sshd may need more than one. A command takes the first that is left.
+    assert controller.connection_of_command() == connections[0]
 
 
 def test_a_second_daemon_does_not_replace_the_first(controller):

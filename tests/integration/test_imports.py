@@ -66,7 +66,7 @@ def test_a_command_that_uses_the_connection_daemon_loads_no_heavy_library(module
 def test_help_loads_no_heavy_library(tmp_path):
     modules = loaded("--help", cwd=tmp_path)
     assert "typer" in modules
-    others = {"importlib.resources", "pydantic", "tempfile", "tfdeploy.config"}
+    others = {"importlib.resources", "pydantic", "tempfile", "tfdeploy.config.inventory"}
     assert within(modules, NOT_FOR_SHORT_COMMANDS | others) == set()
 
 

@@ -101,10 +101,11 @@ def run_sitecustomize():
     sys.modules.pop("sitecustomize", None)
     if importlib.util.find_spec("sitecustomize"):
         importlib.import_module("sitecustomize")
-    for hook in [each for each in sys.meta_path if type(each).__name__ == "TensorFlowHook"]:
+    for hook in [each for each in sys.meta_path if type(each).__name__ == "FrameworkHook"]:
         for patch, value in hook.wanted.items():
             if "tensorflow" in sys.modules:
-                getattr(importlib.import_module(patch.module), patch.function)(value)
+                apply = sys.modules[type(hook).__module__]._apply
+                apply(patch, sys.modules["tensorflow"], value)
 
 
 def execute(words):

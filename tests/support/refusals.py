@@ -27,7 +27,7 @@ def start_refusal(**changes):
     """
     valid = make_launch(index=9, argv=[sys.executable])
     with pytest.raises(Refusal) as refused:
-        start.start([valid, make_launch(**{"argv": [sys.executable], **changes})])
+        start.start_tasks([valid, make_launch(**{"argv": [sys.executable], **changes})])
     assert not os.path.exists(paths.task("p", "r", "worker:9"))
     return refused.value.message, refused.value.hint
 

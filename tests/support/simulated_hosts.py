@@ -350,7 +350,7 @@ def _replacements(simulation: Simulation) -> Iterator[tuple[object, str, object]
     yield process, "send_signal", simulation.signal
     yield process, "task_processes", lambda *_: []
     yield process, "end_all", lambda *_: []
-    yield start, "_supervise", simulation.supervise
+    yield start, "_fork_supervisor", simulation.supervise
     yield resources, "acquire", lambda launches, gpus: (launches, {x.task: [] for x in launches})
     yield start, "_require_lasting_session", lambda: None
     yield start_and_follow, "_refuse_without_caller", lambda: None
@@ -365,7 +365,7 @@ def _replacements(simulation: Simulation) -> Iterator[tuple[object, str, object]
     yield stop_command, "POLL_S", 0.0
     yield agent_parallel, "each", lambda function, items, threads=None: [*map(function, items)]
     yield agent_parallel, "begin", _begin
-    yield parallel, "each", _each
+    yield parallel, "call_each", _each
     yield typer.main, "get_command", _get_command
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tfdeploy.folders.user_folders import socket_folder
 from tfdeploy.transport.openssh import master
-from tfdeploy.user_folders import socket_folder
 
 
 def close_masters() -> None:

@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 
 import pytest
 
-from tfdeploy.cluster import Task
 from tfdeploy.commands.collect import CollectResult
 from tfdeploy.commands.resume import ResumeResult
 from tfdeploy.commands.run import FinishedRun
@@ -17,6 +16,7 @@ from tfdeploy.commands.runs import HostDisk, ProjectRuns
 from tfdeploy.commands.scale import ScaleResult
 from tfdeploy.commands.status import RunStatus
 from tfdeploy.commands.stop import StopResult
+from tfdeploy.config.cluster import Task
 from tfdeploy.documents import Failure, to_json
 from tfdeploy.errors import FleetError, RunError, TaskFailed, Unreachable
 from tfdeploy.output.documents import prune_document

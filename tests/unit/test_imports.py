@@ -22,7 +22,7 @@ HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside", "sha
 PURE = (
     *("init.document", "init.machine", "init.placement", "init.script_role", "init.strategy"),
     *("release.gitignore", "release.syntax"),
-    *("environments.packages", "cluster", "errors", "formatting", "planning", "config"),
+    *("environments.packages", "errors", "formatting", "planning", "config"),
     "output.status_table",
     "commands.following.training_history",
     *("documents", "experiments.repeats", "experiments.run_report.redact"),
@@ -34,52 +34,49 @@ PURE = (
 MAY_IMPORT = {
     "formatting": (),
     "errors": ("formatting",),
-    "cluster": ("errors",),
     "documents": ("errors", "shared"),
-    "own_folder": ("errors",),
-    "hosts_file": (),
-    "user_folders": (),
+    "folders": ("errors",),
     "release": ("errors", "formatting"),
-    "config": ("cluster", "errors", "formatting"),
+    "config": ("errors", "formatting"),
     "transport": ("errors",),
-    "transport.ssh": ("config", "errors", "transport", "user_folders"),
-    "transport.openssh": ("config", "errors", "transport", "transport.ssh", "user_folders"),
+    "transport.ssh": ("config", "errors", "transport", "folders"),
+    "transport.openssh": ("config", "errors", "transport", "transport.ssh", "folders"),
     "transport.daemon": (
-        *("config", "errors", "transport", "transport.openssh", "transport.ssh", "user_folders"),
+        *("config", "errors", "transport", "transport.openssh", "transport.ssh", "folders"),
     ),
-    "planning": ("shared", "cluster", "config", "errors", "formatting", "release"),
+    "planning": ("shared", "config", "errors", "formatting", "release"),
     "run": (
-        *("cluster", "config", "errors", "formatting", "hosts_file", "own_folder", "planning"),
+        *("config", "errors", "formatting", "folders", "planning"),
         "trust",
     ),
     "environments": ("shared", "config", "errors", "formatting", "release"),
-    "trust": ("cluster", "config", "environments", "errors", "user_folders"),
+    "trust": ("config", "environments", "errors", "folders"),
     "hosts": (
         *("shared", "config", "errors", "formatting", "planning", "run"),
         *("transport", "transport.daemon", "transport.openssh", "transport.ssh"),
     ),
     "transfer": (
         *("shared", "config", "errors", "formatting", "hosts", "planning", "release", "run"),
-        *("transport", "user_folders"),
+        *("transport", "folders"),
     ),
     "results": (
-        *("shared", "cluster", "errors", "hosts", "own_folder", "planning", "run", "transport"),
+        *("shared", "config", "errors", "hosts", "folders", "planning", "run", "transport"),
     ),
     "init": (
         *("shared", "config", "environments", "errors", "formatting", "hosts", "planning"),
         *("release", "transfer"),
     ),
     "commands": (
-        *("shared", "cluster", "config", "environments", "errors", "formatting"),
-        *("hosts", "init", "own_folder", "planning", "release", "results", "run", "transfer"),
+        *("shared", "config", "environments", "errors", "formatting"),
+        *("hosts", "init", "folders", "planning", "release", "results", "run", "transfer"),
         *("transport", "transport.openssh", "transport.ssh"),
     ),
     "experiments": (
-        *("shared", "cluster", "commands", "config", "errors", "formatting", "hosts"),
-        *("documents", "own_folder", "planning", "run", "trust"),
+        *("shared", "commands", "config", "errors", "formatting", "hosts"),
+        *("documents", "folders", "planning", "run", "trust"),
     ),
     "api": (
-        *("shared", "commands", "config", "errors", "formatting", "hosts", "hosts_file", "run"),
+        *("shared", "commands", "config", "errors", "formatting", "hosts", "run"),
         *("transfer", "trust"),
     ),
     "output": (
@@ -99,7 +96,7 @@ MAY_IMPORT = {
     ),
     "cli": (
         *("api", "commands", "config", "documents", "environments", "errors"),
-        *("experiments", "hosts", "hosts_file", "init", "live"),
+        *("experiments", "hosts", "init", "live"),
         *("output", "run", "shared", "transfer", "trust"),
     ),
     "shared": (),
@@ -341,8 +338,8 @@ def test_a_folder_has_few_entries():
     """`commands` has at most one file per command; the top folder has all packages and main
     modules."""
     commands = len(cli.app.registered_commands)
-    limits = {".": 30, "commands": commands, "agent": 17, "agent/supervision": 17}
-    limits["agent/machine"], limits["shared"], offenders = 16, 16, {}
+    limits = {".": 26, "commands": commands, "agent/machine": 16, "shared": 16}
+    offenders = {}
     for folder in {file.parent for file in FILES}:
         depth = len(folder.parts)
         children = {file.parts[depth] for file in FILES if file.is_relative_to(folder)}

@@ -12,10 +12,10 @@ import pytest
 from support.builders import make_run
 
 from tfdeploy import run as runs
-from tfdeploy import user_folders
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import InventoryError, RunError
-from tfdeploy.own_folder import OwnFolder
+from tfdeploy.folders import user_folders
+from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.release import snapshot
 
 

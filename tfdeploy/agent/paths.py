@@ -137,6 +137,11 @@ def cache() -> str:
     return os.path.join(store(), ".cache")
 
 
+def cache_lock() -> str:
+    """Return the file that builds lock while they use the cache."""
+    return cache() + ".lock"
+
+
 def environments(project: str) -> str:
     return os.path.join(store(), project, "envs")
 

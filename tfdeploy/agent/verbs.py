@@ -28,7 +28,7 @@ from . import paths
 from .refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
     Body = Dict[str, Any]
 
@@ -141,10 +141,17 @@ def _decode(line: bytes) -> List[Any]:
 
 
 def _answer(verb: str, body: Body) -> None:
+    """Send one answer, or all answers of a stream and a line that ends it."""
     try:
         _refuse_other_systems()
-        for answer in _answers(*_call(verb, body)):
-            _send(answer)
+        function, named = _call(verb, body)
+        answer = function(**named)
+        if isinstance(answer, Message):
+            _send(to_json(answer))
+        else:
+            for each in answer:
+                _send(to_json(each))
+            _send({"end": True})
     except Refusal as refusal:
         _send(_refused(refusal))
     except BrokenPipeError:
@@ -169,16 +176,6 @@ def _refuse_other_systems() -> None:
             "hosts must run Linux; this one runs {}".format(system),
             "remove it from hosts.toml; macOS can be the controller of other hosts",
         )
-
-
-def _answers(function: Callable[..., Any], named: Body) -> Iterator[Body]:
-    """Yield one answer, or all answers of a stream and a last line that ends it."""
-    answer = function(**named)
-    if isinstance(answer, Message):
-        yield to_json(answer)
-    else:
-        yield from map(to_json, answer)
-        yield {"end": True}
 
 
 def _refused(refusal: Refusal) -> Body:

@@ -11,10 +11,10 @@ from tfdeploy.api.opening import refuse_untrusted
 from tfdeploy.api.run import NO_COUNTS, Run, to_counts
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config import models
+from tfdeploy.config.hosts_file import find_hosts_file
 from tfdeploy.config.overrides import check_words
 from tfdeploy.errors import InventoryError
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.hosts_file import find_hosts_file
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
@@ -124,19 +124,17 @@ def start(
     called when a task's state changes, `on_note(note)` for what may matter. Raises as `plan` does,
     and what went wrong on any host or task, after everything was stopped again.
     """
-    from tfdeploy.commands import start as command
+    from tfdeploy.commands.push import StartWatcher
+    from tfdeploy.commands.start import start_run
 
-    class OwnStart(command.StartWatcher):
-        def on_notes(self, notes: Sequence[TfdeployError]) -> None:
-            for note in notes:
-                on_note(note)
+    def on_notes(notes: Sequence[TfdeployError]) -> None:
+        for note in notes:
+            on_note(note)
 
-        def on_report(self, host: str, report: TaskReport) -> None:
-            on_report(host, report)
-
+    watcher = StartWatcher(on_notes=on_notes, on_report=on_report)
     intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
     with Fleet(intent.reached, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        started = command.start(fleet, intent, OwnStart(), push_first=push)
+        started = start_run(fleet, intent, watcher, push_first=push)
     return Run(started.run.id, inventory.file)
 
 

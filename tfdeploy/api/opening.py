@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
+from tfdeploy.config.hosts_file import hosts_flag
 from tfdeploy.errors import NotTrusted
-from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfdeploy import run as runs
 from tfdeploy.api.opening import find_run, load_inventory, open_fleet, take_newer_record
+from tfdeploy.config.hosts_file import find_hosts_file
 from tfdeploy.config.overrides import check_words, parse_counts
 from tfdeploy.errors import OutdatedRecord
 from tfdeploy.formatting.terminal_text import plain_text
-from tfdeploy.hosts_file import find_hosts_file
 
 if TYPE_CHECKING:
     import threading

@@ -30,22 +30,17 @@ def main() -> None:
     completion.prepare()
     warnings.showwarning = _print_note
     try:
-        _run_with_newest_record(sys.argv[1:])
+        try:
+            command.run(sys.argv[1:])
+        except OutdatedRecord as outdated:  # once more, with the record that a host has
+            take_newer_record(outdated)
+            command.run(sys.argv[1:])
     except TfdeployError as error:
         _print_failure(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print_interrupted()
         sys.exit(INTERRUPTED)
-
-
-def _run_with_newest_record(arguments: list[str]) -> None:
-    """Run the command; once more if a host has a newer record of the run than the controller."""
-    try:
-        command.run(arguments)
-    except OutdatedRecord as outdated:
-        take_newer_record(outdated)
-        command.run(arguments)
 
 
 def _print_failure(error: TfdeployError) -> None:

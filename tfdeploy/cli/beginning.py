@@ -10,7 +10,7 @@ import typer
 
 from tfdeploy.cli.command import PREPARE, add_command, app
 from tfdeploy.cli.options import HOSTS, AcceptNew, exit_if_failed
-from tfdeploy.hosts_file import VARIABLE, hosts_flag
+from tfdeploy.config.hosts_file import VARIABLE, hosts_flag
 
 if TYPE_CHECKING:
     from tfdeploy.commands.init import Draft
@@ -77,12 +77,13 @@ def init(
     from tfdeploy.commands import init as command
     from tfdeploy.init import program
     from tfdeploy.output.console import Console
+    from tfdeploy.output.plan_output import init_progress, print_draft, print_whole_draft
 
     if not dry_run:
         command.refuse_existing(hosts)
     found = program.find(hosts.absolute().parent.resolve(), script)
     targets, console = _targets(machines or [], local=local), Console(for_json=dry_run)
-    with console.init_progress(len(targets)):
+    with init_progress(console, len(targets)):
         draft = command.draft(
             targets,
             found,
@@ -91,15 +92,15 @@ def init(
             accept_new=accept_new_host_keys,
         )
     if dry_run:
-        console.print_draft(draft)
+        print_draft(console, draft)
         sys.stdout.write(draft.text)
         exit_if_failed(draft.errors)
         return
     if sys.stdin.isatty() and sys.stderr.isatty() and not yes:
-        console.print_whole_draft(draft)
+        print_whole_draft(console, draft)
         _ask(console, draft, hosts)
     else:
-        console.print_draft(draft)
+        print_draft(console, draft)
         _refuse_to_leave_out(console, draft, hosts, yes=yes)
     _write(console, draft, hosts)
     raise typer.Exit(1 if draft.errors else 0)
@@ -155,8 +156,9 @@ def _refuse_to_leave_out(console: Console, draft: Draft, hosts: Path, *, yes: bo
 
 def _write(console: Console, draft: Draft, hosts: Path) -> None:
     from tfdeploy.commands import init as command
+    from tfdeploy.output.plan_output import print_init_written
     from tfdeploy.trust import store
 
     command.write(draft)
     store.remember(draft.inventory)  # the user has just made the file
-    console.print_init_written(draft, hosts_flag(hosts))
+    print_init_written(console, draft, hosts_flag(hosts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -62,6 +63,7 @@ def execute(
     With several tasks each line is behind its task, and the exit code is 1 if one failed."""
     from tfdeploy.commands import exec as command
     from tfdeploy.output.console import Console
+    from tfdeploy.output.log_lines import print_log_lines
 
     names, program = _split_at_dashes(words)
     names += task or []
@@ -71,7 +73,7 @@ def execute(
     with _open_current_fleet(run) as fleet:
         entrances, errors = command.find_entrances(fleet, run, names, on or ())
     if len(entrances) != 1 or errors:
-        print_lines = Console().print_log_lines
+        print_lines = partial(print_log_lines, Console())
         errors += command.execute_all(run.inventory, entrances, program, print_lines)
         exit_if_failed(errors)
         return
@@ -84,12 +86,13 @@ def ssh(task: OneTask, hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
     """Open a shell in a task's directory, with its environment. A stop does not end it."""
     from tfdeploy.commands import exec as command
     from tfdeploy.output.console import Console
+    from tfdeploy.output.run_events import print_entrance
 
     run = find_run(hosts, run_id)
     with _open_current_fleet(run) as fleet:
         entrance = command.find_entrance(fleet, run, task)
     if _is_terminal():
-        Console().print_entrance(entrance)
+        print_entrance(Console(), entrance)
     raise typer.Exit(command.execute(run.inventory, entrance, [], terminal=_is_terminal()))
 
 

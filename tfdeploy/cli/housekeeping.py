@@ -29,15 +29,13 @@ def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     """Show every run that is stored on the hosts, and its disk space."""
     from tfdeploy.commands import runs as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.hosts_output import print_runs
 
     inventory = load_inventory(hosts)
     with Fleet(inventory) as fleet:
         project_runs = command.runs(fleet, inventory)
-    if json:
-        print_json(project_runs)
-    else:
-        Console().print_runs(project_runs)
+    Console(for_json=json).print_result(project_runs, print_runs)
     exit_if_failed(project_runs.errors)
 
 
@@ -53,7 +51,8 @@ def queue(
     """Show which runs of all users wait for GPUs and ports of the hosts, in their order."""
     from tfdeploy.commands import queue as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.hosts_output import print_queue
 
     if (run is None) != (priority is None):
         raise typer.BadParameter("expected RUN and --priority together, or none of them")
@@ -63,10 +62,7 @@ def queue(
             command.move(fleet, moved, priority)
     with Fleet(load_inventory(hosts)) as fleet:
         waiting = command.list_queue(fleet)
-    if json:
-        print_json(waiting)
-    else:
-        Console().print_queue(waiting)
+    Console(for_json=json).print_result(waiting, print_queue)
     exit_if_failed(waiting.errors)
 
 
@@ -88,7 +84,8 @@ def prune(
     from tfdeploy.commands.runs import runs as list_runs
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import documents
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.hosts_output import print_prune_plan, print_prune_result
 
     inventory = load_inventory(hosts)
     console = Console(for_json=json)
@@ -96,16 +93,15 @@ def prune(
         project_runs = list_runs(fleet, inventory)
         disks = project_runs.disks
         plan = command.choose_removals(disks, keep, keep, project_runs.errors)
-        console.print_prune_plan(project_runs, plan)
+        print_prune_plan(console, project_runs, plan)
         loss = command.data_loss(command.results_only_on_hosts(disks, plan))
         if loss and (dry_run or yes):  # a person who agrees in advance sees the names, too
             console.print_notes([loss])
         elif loss:
             _confirm(console, loss, may_ask=not json)
         pruned = None if dry_run else command.prune(fleet, inventory.project, plan)
-    console.print_prune_result(plan, pruned, project_runs.errors)
-    if json:
-        print_json(documents.prune_document(project_runs, plan, pruned))
+    print_prune_result(console, plan, pruned, project_runs.errors)
+    console.print_document(documents.prune_document(project_runs, plan, pruned))
     exit_if_failed([*project_runs.errors, *(pruned.errors if pruned else ())])
 
 

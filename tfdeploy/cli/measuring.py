@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,17 +60,23 @@ def tensorboard(
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.environments import installation
     from tfdeploy.output import documents
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.experiment_output import (
+        print_board,
+        print_events_away,
+        print_starting_board,
+    )
+    from tfdeploy.output.run_events import print_host_back
 
     installation.require("tensorboard")
     found, console = _find_runs(hosts, runs, offline), Console(for_json=json)
-    with EventBoard(found, console, _reload, port, offline=offline) as board:
-        console.print_starting_board(board)
+    watcher = partial(print_events_away, console), partial(print_host_back, console)
+    with EventBoard(found, *watcher, _reload, port, offline=offline) as board:
+        print_starting_board(console, board)
         board.look()
         url = board.url()
-        console.print_board(board, url)
-        if json:
-            print_json(documents.tensorboard_document(board, url))
+        print_board(console, board, url)
+        console.print_document(documents.tensorboard_document(board, url))
         if open_browser:
             import webbrowser
 
@@ -160,13 +167,11 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare a scalar of collected runs, such as the loss. `report RUN RUN` draws them."""
     from tfdeploy.experiments import compare as command
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.experiment_output import print_comparison
 
     comparison = command.compare(hosts, runs, tag=tag, smooth=smooth, target=target)
-    if json:
-        print_json(comparison)
-    else:
-        Console().print_comparison(comparison)
+    Console(for_json=json).print_result(comparison, print_comparison)
 
 
 def _parse_seconds(text: str) -> float:
@@ -203,22 +208,27 @@ def sweep(
     from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
     from tfdeploy.experiments.speed import report
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.experiment_output import (
+        print_cell,
+        print_grid,
+        print_measuring,
+        print_sweep,
+    )
 
     console = Console(for_json=json)
     inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
     settings = grid.Grid(cells, repeats, seconds, synchronous)
-    console.print_grid(settings, folder)
-    watcher = command.SweepWatcher(console.print_measuring, console.print_cell)
+    print_grid(console, settings, folder)
+    watcher = command.SweepWatcher(partial(print_measuring, console), partial(print_cell, console))
     with _interruptible(console):
         result = command.sweep(
             inventory, settings, folder, watcher, accept_new=accept_new_host_keys
         )
-    console.print_sweep(result)
-    if json:
-        print_json(report.sweep_document(result))
+    print_sweep(console, result)
+    console.print_document(report.sweep_document(result))
     raise typer.Exit(0 if result.base else 1)
 
 

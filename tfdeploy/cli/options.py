@@ -10,7 +10,7 @@ import typer
 
 from tfdeploy.cli import completion
 from tfdeploy.cli.command import INTERRUPTED
-from tfdeploy.hosts_file import NAME, VARIABLE, find_hosts_file
+from tfdeploy.config.hosts_file import NAME, VARIABLE, find_hosts_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

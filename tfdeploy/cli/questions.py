@@ -10,6 +10,7 @@ import typer
 from tfdeploy.api.opening import Questions
 from tfdeploy.errors import FleetError
 from tfdeploy.output.console import Console
+from tfdeploy.output.run_events import print_newer_record, print_restored_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +34,10 @@ class AskedUser(Questions):
         store.remember(inventory)
 
     def on_restored(self, recovered: RecoveredRun) -> None:
-        Console().print_restored_record(recovered.run, recovered.hosts)
+        print_restored_record(Console(), recovered.run, recovered.hosts)
 
     def on_newer(self, recovered: RecoveredRun) -> None:
-        Console().print_newer_record(recovered.run, recovered.hosts)
+        print_newer_record(Console(), recovered.run, recovered.hosts)
 
 
 USER = AskedUser()

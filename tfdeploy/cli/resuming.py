@@ -57,11 +57,13 @@ def resume(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Resume a run that was lost or stopped from its newest checkpoint."""
-    from tfdeploy.cli.watchers import ShownStart
+    from tfdeploy.cli.watchers import shown_start
     from tfdeploy.commands import resume as command
     from tfdeploy.config.overrides import with_shared_gpus
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.progress import show_transfers
+    from tfdeploy.output.run_events import print_queued, print_resumed, print_resumes_from
 
     place = parse_queue(wait, queued=queue, priority=priority)
     lost_run = find_run(hosts, run or run_id)
@@ -69,18 +71,17 @@ def resume(
         lost_run = replace(lost_run, inventory=with_shared_gpus(lost_run.inventory))
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
-    watcher = ShownStart(console)
-    with watcher.starting(), console.show_transfers(transfers):
+    watcher = shown_start(console)
+    with watcher.starting(), show_transfers(console, transfers):
         resumed = command.resume(
-            lost_run, changes, console.print_report, transfers, queue=place, waiting=watcher.waiting
+            lost_run, changes, watcher.on_report, transfers, queue=place, waiting=watcher.waiting
         )
     if queue:
-        console.print_resumes_from(resumed)
-        console.print_queued(resumed.run)
+        print_resumes_from(console, resumed)
+        print_queued(console, resumed.run)
     else:
-        console.print_resumed(resumed)
-    if json:
-        print_json(resumed)
+        print_resumed(console, resumed)
+    console.print_document(resumed)
 
 
 @add_command(TRAIN, "scale workers=8", "scale ps=2,workers=16 --on gpu-[05-08]")
@@ -94,19 +95,21 @@ def scale(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint."""
-    from tfdeploy.cli.watchers import ShownStart
+    from tfdeploy.cli.watchers import shown_start
     from tfdeploy.commands import scale as command
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.progress import show_transfers
+    from tfdeploy.output.run_events import print_scaled
 
     run = find_run(hosts, run_id)
     changes = _changes(run, hosts, counts, "scale", on)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
-    with ShownStart(console).starting(), console.show_transfers(transfers):
-        scaled = command.scale(run, changes, console.print_report, transfers)
-    console.print_scaled(scaled)
-    if json:
-        print_json(scaled)
+    watcher = shown_start(console)
+    with watcher.starting(), show_transfers(console, transfers):
+        scaled = command.scale(run, changes, watcher.on_report, transfers)
+    print_scaled(console, scaled)
+    console.print_document(scaled)
 
 
 def _changes(

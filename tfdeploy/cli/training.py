@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.commands.following.run_follow import RunEnd
+    from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.start import Queue, StartResult
     from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import TfdeployError
@@ -76,6 +78,7 @@ def plan(
     from tfdeploy.commands.preflight.plan_warnings import connection_notes, plan_warnings
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.plan_output import print_plan
 
     values = {"params": param, "random": random, "repeat": repeat}
     given = {key: value for key, value in values.items() if value}
@@ -88,7 +91,7 @@ def plan(
         print_json(documents.plan_document(intent, notes))
     else:
         console = Console()
-        console.print_plan(intent)
+        print_plan(console, intent)
         console.print_notes(notes)
 
 
@@ -126,20 +129,21 @@ def check(
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.plan_output import check_progress, print_check
 
     intent, console = load_intent(hosts, accept_new=accept_new_host_keys), Console()
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         if network and not yes:
             allow_beside_live_tasks(fleet, chosen)
-        with console.check_progress(intent, chosen):
+        with check_progress(console, intent, chosen):
             checked = command.check(fleet, intent, chosen)
             if network:
                 command.check_network(fleet, intent, checked)
     if json:
         print_json(documents.check_document(checked))
     else:
-        console.print_check(checked, intent)
+        print_check(console, checked, intent)
     exit_if_failed(checked.errors)
 
 
@@ -156,6 +160,7 @@ def hosts(
     from tfdeploy.commands import hosts as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json, print_json_lines
+    from tfdeploy.output.hosts_output import clear_screen, print_hosts
 
     inventory, chosen, unreached = _hosts_to_look_at(hosts, names or ())
     console = Console()
@@ -165,8 +170,8 @@ def hosts(
             if json:
                 print_json_lines([seen]) if watch else print_json(seen)
             else:
-                console.clear_screen() if watch else None
-                console.print_hosts(seen)
+                clear_screen(console) if watch else None
+                print_hosts(console, seen)
             if not watch:
                 break
             time.sleep(LOOK_EVERY_S)
@@ -200,19 +205,18 @@ def push(
     quiet: Quiet = False,
 ) -> None:
     """Send the source to every host, and data sets to the hosts that read them."""
-    from tfdeploy.cli.watchers import ShownStart
+    from tfdeploy.cli.watchers import shown_start
     from tfdeploy.commands import push as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import documents
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
 
-    watcher = ShownStart(Console(for_json=json, is_quiet=quiet))
+    console = Console(for_json=json, is_quiet=quiet)
     intent = load_intent(hosts, accept_new=accept_new_host_keys)
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        outcome = command.push(fleet, intent, watcher, chosen)
-    if json:
-        print_json(documents.push_document(intent, outcome))
+        outcome = command.push(fleet, intent, shown_start(console), chosen)
+    console.print_document(documents.push_document(intent, outcome))
 
 
 @add_command(TRAIN, "start", "start --env SEED=7 -- --lr 0.1")
@@ -234,24 +238,16 @@ def start(
     quiet: Quiet = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
-    from tfdeploy.cli.watchers import ShownStart
-    from tfdeploy.commands import start as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
     intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus,
                          accept_new=accept_new_host_keys)  # fmt: skip
-    watcher = ShownStart(console)
     with Fleet(intent.reached, accept_new=accept_new_host_keys) as fleet:
-        started = command.start(fleet, intent, watcher, push_first=push, queue=waiting)
-    if queue:
-        console.print_queued(started.run)
-    else:
-        console.print_started(started.run)
-    if json:
-        print_json(started)
+        started = start_and_print(fleet, intent, console, waiting, push_first=push)
+    console.print_document(started)
 
 
 @add_command(TRAIN, "run", "run --resilient --env SEED=7 -- --lr 0.1 --epochs 5")
@@ -275,28 +271,21 @@ def run(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
-    from tfdeploy.cli.watchers import ShownStart
-    from tfdeploy.commands import start as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
     intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus,
                          accept_new=accept_new_host_keys)  # fmt: skip
-    watcher = ShownStart(console)
     with Fleet(intent.reached, accept_new=accept_new_host_keys) as fleet:
-        started = command.start(fleet, intent, watcher, push_first=True, queue=waiting)
-        current = started.run
+        started = start_and_print(fleet, intent, console, waiting, push_first=True)
         if queue:
-            console.print_queued(current)
-            if json:
-                print_json(started)
+            console.print_document(started)
             return
-        console.print_started(current)
-        current, ended = _follow(fleet, current, console, resilient=resilient)
+        current, ended = _follow(fleet, started.run, console, resilient=resilient)
         finished = finish(fleet, current, ended, console)
-    exit_with_end(console, current, finished, finished if json else None)
+    exit_with_end(console, current, finished, finished)
 
 
 @add_command(TRAIN, "attach", "attach 20260501-101500-3f2a")
@@ -312,19 +301,35 @@ def attach(
     from tfdeploy.commands.run import follow_to_end
     from tfdeploy.commands.trials import trials_of
     from tfdeploy.output.console import Console
+    from tfdeploy.output.progress import show_transfers
 
     console = Console(for_json=json, is_quiet=quiet)
     attached = find_run(hosts, run or run_id)
     with open_fleet(attached) as fleet:
         try:
-            with console.show_transfers(fleet.transfers, beside_events=True):
+            with show_transfers(console, fleet.transfers, beside_events=True):
                 watcher = shown_following(console)
                 attached, ended = follow_to_end(fleet, attached, watcher, OLD_LINES)
         except KeyboardInterrupt:
             exit_from_following(console, attached)
         finished = finish(fleet, attached, ended, console)
         trials = trials_of(fleet, attached)
-    exit_with_end(console, attached, finished, finished if json else None, trials)
+    exit_with_end(console, attached, finished, finished, trials)
+
+
+def start_and_print(
+    fleet: Fleet, intent: Intent, console: Console, queue: Queue | None, *, push_first: bool
+) -> StartResult:
+    """Start a run; print that it is READY, or that its hosts will start it."""
+    from tfdeploy.cli.watchers import shown_start
+    from tfdeploy.commands.start import start_run
+    from tfdeploy.output.run_events import print_queued, print_started
+
+    watcher = shown_start(console)
+    started = start_run(fleet, intent, watcher, push_first=push_first, queue=queue)
+    is_ready = queue is None or queue.wait_s is not None
+    print_started(console, started.run) if is_ready else print_queued(console, started.run)
+    return started
 
 
 def _follow(
@@ -335,9 +340,10 @@ def _follow(
         # Within the try: the user may type Ctrl-C while these modules are imported.
         from tfdeploy.cli.watchers import shown_following
         from tfdeploy.commands.run import follow_resiliently, follow_to_end
+        from tfdeploy.output.progress import show_transfers
 
         follow = follow_resiliently if resilient else follow_to_end
-        with console.show_transfers(fleet.transfers, beside_events=True):
+        with show_transfers(console, fleet.transfers, beside_events=True):
             return follow(fleet, current_run, shown_following(console))
     except KeyboardInterrupt:
         if resilient:  # a resume may just have stopped it
@@ -351,9 +357,10 @@ def finish(
 ) -> FinishedRun:
     """Stop what is left of a run, and collect; exit at Ctrl-C with what to type next."""
     from tfdeploy.commands import run as command
+    from tfdeploy.output.progress import show_transfers
 
     try:
-        with console.show_transfers(fleet.transfers):
+        with show_transfers(console, fleet.transfers):
             return command.finish(fleet, current_run, ended, every=every)
     except KeyboardInterrupt:
         text = "interrupted while the run was being stopped and collected. Next:"
@@ -364,19 +371,20 @@ def exit_with_end(
     console: Console,
     ended_run: Run,
     finished: FinishedRun,
-    document: FinishedRun | TrialsResult | None,
+    document: FinishedRun | TrialsResult,
     trials: TrialsResult | None = None,
 ) -> NoReturn:
-    """Print how the run and its trials ended, and the document with --json; exit with the run's
+    """Print how the run and its trials ended, or the document with --json; exit with the run's
     code, or with 1 if a host gave no answer."""
-    from tfdeploy.output.console import print_json
+    from tfdeploy.output.experiment_output import print_trials
+    from tfdeploy.output.results_output import print_finished
+    from tfdeploy.output.run_events import print_failure
 
-    console.print_finished(ended_run, finished)
-    if trials and not document:
-        console.print_trials(trials)
+    print_finished(console, ended_run, finished)
+    if trials and not console.for_json:
+        print_trials(console, trials)
     if finished.failure:
-        console.print_failure(finished.failure)
-    if document:
-        print_json(document)
+        print_failure(console, finished.failure)
+    console.print_document(document)
     exit_if_failed(finished.errors)
     raise typer.Exit(finished.exit)

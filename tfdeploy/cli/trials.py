@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -77,6 +78,7 @@ def trials(
 ) -> None:  # fmt: skip
     """Run a training with many parameters, one in each slot of the hosts, or show their table."""
     from tfdeploy.output.console import Console
+    from tfdeploy.output.plan_output import print_plan
 
     console = Console(for_json=json, is_quiet=quiet)
     values = {"params": param, "random": random, "repeat": repeat, "objective": objective,
@@ -87,61 +89,55 @@ def trials(
             raise typer.BadParameter("--run shows a run: leave out what starts another one")
         intent = load_trials(hosts, given, words, env, name)
         if dry_run:
-            console.print_plan(intent)
+            print_plan(console, intent)
         else:
-            _run(intent, console, accept_new_host_keys, wait, json, every=keep == "all")
+            _run(intent, console, accept_new_host_keys, wait, every=keep == "all")
     elif env or name or wait or keep == "all":
         raise typer.BadParameter("add --param or --start: nothing else starts trials")
     else:
-        _show(find_run(hosts, run_id), console, json)
+        _show(find_run(hosts, run_id), console)
 
 
-def _show(run: Run, console: Console, json: bool) -> None:
+def _show(run: Run, console: Console) -> None:
     from tfdeploy.commands.trials import list_trials, require_trials
-    from tfdeploy.output.console import print_json
+    from tfdeploy.output.experiment_output import print_trials
 
     require_trials(run)
     with open_fleet(run) as fleet:
         result = list_trials(fleet, run)
-    if json:
-        print_json(result)
-    else:
-        console.print_trials(result)
+    console.print_result(result, print_trials)
     exit_if_failed(result.errors)
 
 
 def _run(
-    intent: Intent, console: Console, accept_new: bool, wait: str | None, json: bool, *, every: bool
+    intent: Intent, console: Console, accept_new: bool, wait: str | None, *, every: bool
 ) -> None:
     """Start the trials, follow them to their end, and fetch what they reached."""
-    from tfdeploy.cli.training import exit_with_end, finish
-    from tfdeploy.cli.watchers import ShownStart
-    from tfdeploy.commands import start as command
+    from tfdeploy.cli.training import exit_with_end, finish, start_and_print
     from tfdeploy.commands.trials import list_trials
     from tfdeploy.hosts.fleet import Fleet
 
-    queue, watcher = parse_queue(wait), ShownStart(console)
     with Fleet(intent.reached, accept_new=accept_new) as fleet:
-        run = command.start(fleet, intent, watcher, push_first=True, queue=queue).run
-        console.print_started(run)
+        run = start_and_print(fleet, intent, console, parse_queue(wait), push_first=True).run
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)
         result = list_trials(fleet, run)
-    exit_with_end(console, run, finished, result if json else None, result)
+    exit_with_end(console, run, finished, result, result)
 
 
 def _follow(fleet: Fleet, run: Run, console: Console) -> tuple[Run, RunEnd]:
     """Follow the run to its end. A terminal shows the table of trials, other outputs a line for
     each that starts."""
     try:
+        from tfdeploy.cli.watchers import shown_following
         from tfdeploy.commands.following.run_follow import Watcher
         from tfdeploy.commands.run import follow_to_end
 
+        shown = shown_following(console)
         with _live_table(fleet, run, console) as is_live:
-            on_report = (lambda host, report: None) if is_live else console.print_report
-            watcher = Watcher(
-                on_report, on_lost=console.print_host_lost, on_back=console.print_host_back
-            )
+            watcher = Watcher(on_lost=shown.on_lost, on_back=shown.on_back)
+            if not is_live:
+                watcher = replace(watcher, on_report=shown.on_report)
             return follow_to_end(fleet, run, watcher, 0)
     except KeyboardInterrupt:
         exit_from_following(console, run)
@@ -152,6 +148,7 @@ def _live_table(fleet: Fleet, run: Run, console: Console) -> Iterator[bool]:
     """Show the table in a thread; yield whether it is shown, on a terminal."""
     from tfdeploy.commands.trials import list_trials
     from tfdeploy.errors import TfdeployError
+    from tfdeploy.output.experiment_output import trials_progress
 
     closed = threading.Event()
 
@@ -160,7 +157,7 @@ def _live_table(fleet: Fleet, run: Run, console: Console) -> Iterator[bool]:
             with suppress(TfdeployError):  # hosts that do not answer
                 show(list_trials(fleet, run))
 
-    with console.trials_progress() as show:
+    with trials_progress(console) as show:
         if not show:
             yield False
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -59,7 +60,8 @@ def status(
 ) -> None:  # fmt: skip
     """Show every task of a run: host, port, GPUs, pid, state, health."""
     from tfdeploy.commands import status as command
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.status_output import print_status, print_status_so_far
 
     if exit_code and (task or on):
         raise typer.BadParameter("--exit-code is about the whole run: leave out --task and --on")
@@ -69,14 +71,11 @@ def status(
         if json:
             console.print_waiting(waiting)
         else:
-            console.print_status_so_far(so_far, waiting)
+            print_status_so_far(console, so_far, waiting)
 
     with open_fleet(run) as fleet:
         run_status = command.status(fleet, run, tasks=task or (), on=on or (), on_wait=on_wait)
-    if json:
-        print_json(run_status)
-    else:
-        console.print_status(run_status)
+    console.print_result(run_status, print_status)
     exit_if_failed(run_status.errors)
     if exit_code:
         raise typer.Exit(run_status.exit_code)
@@ -184,16 +183,18 @@ def logs(
     json: JsonLines = False,
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
+    from tfdeploy.cli.watchers import shown_following
     from tfdeploy.commands import logs as command
     from tfdeploy.output.console import Console
 
     run = find_run(hosts, run_id)
     console = Console(for_json=json)
+    watcher = shown_following(console)
     try:
         with open_fleet(run) as fleet, closing(
             command.logs(
                 fleet, run, [*(tasks or ()), *(task or ())], lines=lines, grep=grep, follow=follow,
-                on=on or (), on_lost=console.print_host_lost, on_back=console.print_host_back,
+                on=on or (), on_lost=watcher.on_lost, on_back=watcher.on_back,
             )
         ) as logged:  # fmt: skip
             _print_lines(logged, console, json=json)
@@ -204,12 +205,13 @@ def logs(
 def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) -> None:
     from tfdeploy.output import documents
     from tfdeploy.output.console import print_json_lines
+    from tfdeploy.output.log_lines import print_log_lines
 
     for new in logged:
         if json:
             print_json_lines(documents.log_lines(new.task, new.host, new.lines))
         else:
-            console.print_log_lines(new.task, new.host, new.lines)
+            print_log_lines(console, new.task, new.host, new.lines)
 
 
 @add_command(RESULTS, "collect", "collect --all", "collect --task worker:1")
@@ -226,17 +228,18 @@ def collect(
 ) -> None:  # fmt: skip
     """Fetch the chief's newest checkpoint, outputs, events and all logs into runs/<run>/."""
     from tfdeploy.commands import collect as command
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.progress import show_transfers
+    from tfdeploy.output.results_output import print_collected
 
     run = find_run(hosts, named or run_id)
     console = Console(for_json=json, is_quiet=quiet)
-    with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
+    with open_fleet(run) as fleet, show_transfers(console, fleet.transfers):
         collected = command.collect_reachable(
             fleet, run, every=every, tasks=task or (), on=on or ()
         )
-    console.print_collected(collected)
-    if json:
-        print_json(collected)
+    print_collected(console, collected)
+    console.print_document(collected)
     exit_if_failed(collected.errors)
 
 
@@ -255,15 +258,16 @@ def fetch(
 ) -> None:  # fmt: skip
     """Fetch any file or folder of a task into runs/<run>/fetched/<task>/."""
     from tfdeploy.commands import fetch as command
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.progress import show_transfers
+    from tfdeploy.output.results_output import print_fetched
 
     run = find_run(hosts, run_id)
     console = Console(for_json=json, is_quiet=quiet)
-    with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
+    with open_fleet(run) as fleet, show_transfers(console, fleet.transfers):
         fetched = command.fetch(fleet, run, task, paths, on or ())
-    console.print_fetched(fetched)
-    if json:
-        print_json(fetched)
+    print_fetched(console, fetched)
+    console.print_document(fetched)
     exit_if_failed(fetched.errors)
     raise typer.Exit(1 if fetched.skipped else 0)
 
@@ -274,7 +278,8 @@ def stop(
 ) -> None:
     """Stop every process of a run. Logs and checkpoints stay on the hosts."""
     from tfdeploy.errors import OutdatedRecord
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
+    from tfdeploy.output.run_events import print_stopped
 
     run = find_run(hosts, named or run_id)
     console = Console(for_json=json)
@@ -283,9 +288,8 @@ def stop(
             stopped = _stop(run, open_fleet(run), console)
         except OutdatedRecord as outdated:
             stopped = _stop_what_is_known(run, outdated, console)
-        console.print_stopped(run, stopped)
-        if json:
-            print_json(stopped)
+        print_stopped(console, run, stopped)
+        console.print_document(stopped)
         exit_if_failed(stopped.errors)
     except KeyboardInterrupt:
         exit_interrupted(console, run, "interrupted before all tasks had stopped. Next:", ("stop",))
@@ -293,12 +297,13 @@ def stop(
 
 def _stop(run: Run, fleet: Fleet, console: Console) -> StopResult:
     from tfdeploy.commands.stop import stop_everywhere
+    from tfdeploy.output.run_events import print_stopped_so_far
 
     def current() -> Inventory:
         return load_inventory(run.inventory.file)
 
     with fleet:
-        return stop_everywhere(fleet, run, current, console.print_stopped_so_far)
+        return stop_everywhere(fleet, run, current, partial(print_stopped_so_far, console))
 
 
 def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) -> StopResult:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, TaskFailed, TfdeployError, raise_all
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.hosts.parallel import each
+from tfdeploy.hosts.parallel import call_each
 from tfdeploy.planning.plan import select_placement, select_placements
 from tfdeploy.shared.protocol.runs import Enter
 from tfdeploy.transport.openssh import foreground
@@ -102,7 +102,7 @@ def execute_all(
             return error
         return TaskFailed(task, host, f"the command exited with {code}") if code else None
 
-    return [error for error in each(run, entrances, THREADS) if error]
+    return [error for error in call_each(run, entrances, THREADS) if error]
 
 
 def _entrance(agent: Agent, run: Run, placement: Placement) -> Entrance:

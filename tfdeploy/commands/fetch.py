@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.environments import build_environments
@@ -12,42 +13,49 @@ from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from tfdeploy.commands.environments import BuildResult
+    from tfdeploy.commands.following.launching import Waiting
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.shared.records import TaskReport
 
 Outcome = dict[str, dict[str, bool]]
 """The result of `send` for each release, by its id: was it sent to a host, or already there?"""
 
 
-class PushWatcher:
-    """What a push calls while it goes on. This one shows nothing."""
+@dataclass(frozen=True)
+class StartWatcher:
+    """What a push and a start call while they go on."""
 
-    def moving(self, transfers: Transfers) -> AbstractContextManager[object]:
-        """Return a context for the time in which releases are sent, and environments built."""
-        return nullcontext()
+    moving: Callable[[Transfers], AbstractContextManager[object]] = nullcontext
+    """Returns a context for the time in which releases are sent, and environments built."""
+    on_wait: Callable[[Sequence[str]], None] = lambda waiting: None
+    """Takes the hosts that take longer than the others."""
+    on_sent: Callable[[Outcome, Intent], None] = lambda outcome, intent: None
+    on_built: Callable[[BuildResult, Intent], None] = lambda built, intent: None
+    on_notes: Callable[[Sequence[TfdeployError]], None] = lambda notes: None
+    """Takes what may matter, and prevents nothing."""
+    on_report: Callable[[str, TaskReport], None] = lambda host, report: None
+    """Takes a host, and each change of the state of one of its tasks."""
+    starting: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Returns a context for the time in which tasks start."""
+    waiting: Waiting = lambda: nullcontext(lambda conflicts: None)
+    """Returns a context for the time in the queue; it yields a function that takes what each task
+    waits for, when that changes."""
 
-    def on_wait(self, waiting: Sequence[str]) -> None:
-        """Take the hosts that take longer than the others."""
 
-    def on_sent(self, outcome: Outcome, intent: Intent) -> None:
-        """Take what was sent where."""
-
-    def on_built(self, built: BuildResult, intent: Intent) -> None:
-        """Take which hosts have built their environments."""
-
-
-NOBODY = PushWatcher()
+NOBODY = StartWatcher()
 
 
 def push(
     fleet: Fleet,
     intent: Intent,
-    watcher: PushWatcher = NOBODY,
+    watcher: StartWatcher = NOBODY,
     hosts: Sequence[str] | None = None,
 ) -> Outcome:
     """Send the source to every host, and each data set to the hosts that may read it, and build the
@@ -70,7 +78,7 @@ def push(
 
 
 def _send_releases(
-    fleet: Fleet, intent: Intent, watcher: PushWatcher, hosts: Sequence[str]
+    fleet: Fleet, intent: Intent, watcher: StartWatcher, hosts: Sequence[str]
 ) -> Outcome:
     project, source = intent.inventory.project, intent.release
     if intent.options.release:

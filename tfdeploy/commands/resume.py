@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tfdeploy import run as runs
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
+from tfdeploy.commands.push import StartWatcher
 from tfdeploy.commands.start import launch, secret_values, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop, stop_reachable
@@ -127,7 +128,8 @@ def resume(
         stop_s = time.monotonic() - started_at
         source = hand_over_checkpoint(fleet, old, new)
         files = tuple(hand_over_outputs(fleet, old, new))
-        resumed = launch(fleet, new, on_report, queue=queue, waiting=waiting)
+        watcher = StartWatcher(on_report=on_report, waiting=waiting)
+        resumed = launch(fleet, new, watcher, queue)
         start_s = time.monotonic() - started_at - stop_s
         still_running = left_out()
         times = (round(stop_s, 3), round(start_s, 3))

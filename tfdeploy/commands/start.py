@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,7 +16,7 @@ from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.free_hosts import plan_on_free
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
 from tfdeploy.commands.preflight.reachability import check_reachability
-from tfdeploy.commands.push import PushWatcher, push, refuse_missing_release
+from tfdeploy.commands.push import NOBODY, StartWatcher, push, refuse_missing_release
 from tfdeploy.commands.stop import stop
 from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import (
@@ -38,10 +38,8 @@ from tfdeploy.release import git
 from tfdeploy.shared.protocol.preflight import Ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Mapping
 
-    from tfdeploy.commands.following.launching import Show, Waiting
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
@@ -49,26 +47,7 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.reports import Started
-    from tfdeploy.shared.records import Launch, TaskReport
-
-
-class StartWatcher(PushWatcher):
-    """What a start calls while it goes on. This one shows nothing."""
-
-    def on_notes(self, notes: Sequence[TfdeployError]) -> None:
-        """Take what may matter, and prevents nothing."""
-
-    def on_report(self, host: str, report: TaskReport) -> None:
-        """Take each change of a task's state."""
-
-    def starting(self) -> AbstractContextManager[object]:
-        """Return a context for the time in which tasks start."""
-        return nullcontext()
-
-    def waiting(self) -> AbstractContextManager[Show]:
-        """Return a context for the time in the queue; it yields a function that takes what each
-        task waits for, when that changes."""
-        return nullcontext(lambda conflicts: None)
+    from tfdeploy.shared.records import Launch
 
 
 @dataclass(frozen=True)
@@ -94,7 +73,7 @@ class StartResult:
     """What may matter and prevents nothing."""
 
 
-def start(
+def start_run(
     fleet: Fleet,
     intent: Intent,
     watcher: StartWatcher,
@@ -115,7 +94,8 @@ def start(
     try:
         return _start(fleet, intent, watcher, push_first=True, queue=queue)
     except TfdeployError as error:
-        if not any(isinstance(each, LeaseConflict) for each in individual_errors(error)):
+        is_conflict = any(isinstance(each, LeaseConflict) for each in individual_errors(error))
+        if not (is_conflict and _are_refusals(error)):  # else it may still have tasks
             raise
     again = plan_on_free(fleet, intent.all_hosts, intent.options)
     return _start(fleet, again, watcher, push_first=True, queue=queue)
@@ -132,7 +112,7 @@ def _start(
     with watcher.starting():
         require_environments(fleet, intent.plan, intent.environment_ids)
         planned = plan_run(fleet, intent)
-        run = launch(fleet, planned, watcher.on_report, watcher.on_notes, queue, watcher.waiting)
+        run = launch(fleet, planned, watcher, queue)
     return StartResult(run, warnings)
 
 
@@ -161,13 +141,11 @@ def plan_run(fleet: Fleet, intent: Intent) -> Run:
 def launch(
     fleet: Fleet,
     run: Run,
-    on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
-    on_notes: Callable[[Sequence[TfdeployError]], None] = lambda notes: None,
+    watcher: StartWatcher = NOBODY,
     queue: Queue | None = None,
-    waiting: Waiting = lambda: nullcontext(lambda conflicts: None),
 ) -> Run:
     """Write a planned run's record, start its tasks, and wait until every one is READY. With
-    `queue`, its hosts start them when it is its turn; `waiting` is as in StartWatcher.
+    `queue`, its hosts start them when it is its turn.
 
     The secrets with which the tasks sign their messages are sent with them and stored nowhere
     else. Raises what went wrong, after everything was stopped again. If no task of a new run can be
@@ -192,15 +170,24 @@ def launch(
     run = replace(run, launched=launch_name, starts=starts)
     runs.save(run)
     try:
-        with closing(Launching(fleet, run, launches_on)) as launching:
-            answers = _launch_or_stop(fleet, run, launching)
+        with (
+            closing(Launching(fleet, run, launches_on)) as launching,
+            _stopped_at_failure(fleet, run, launching),
+        ):
+            answers = launching.start_hosts()
             sick = [
                 HostError(h, f"not used: {each}") for h, a in answers.items() for each in a.sick
             ]
-            on_notes([*sick, *_unlisted_gpus(run, answers), *_other_folders(run, answers)])
+            others = _other_folders(run, answers)
+            watcher.on_notes([*sick, *_unlisted_gpus(run, answers), *others])
             turn_s = queue.wait_s if queue else None
-            if turn_s is not None or not queue:
-                _wait_or_stop(fleet, run, launching, on_report, on_notes, turn_s, waiting)
+            if turn_s is None and queue:
+                return run  # its hosts start the tasks
+            with fleet.follow(
+                run, run.plan.placements, chief="", opened=launching.streams
+            ) as following:
+                if wait_until_ready(fleet, run, following, watcher, turn_s):
+                    check_reachability(fleet, run, following)
     except (KeyboardInterrupt, Cancelled):
         with delay_signals():
             errors = _try_to_stop(fleet, run)
@@ -264,26 +251,26 @@ def with_free_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory
     return inventory.copy_with({"hosts": tuple(hosts)})
 
 
-def _launch_or_stop(fleet: Fleet, run: Run, launching: Launching) -> dict[str, Started]:
-    """Start the tasks on all hosts and return the hosts' answers.
-
-    If a host fails, stop the others. If all failures were refusals and the others have stopped,
-    nothing runs; a host that was lost might still run its tasks.
-    """
+@contextmanager
+def _stopped_at_failure(fleet: Fleet, run: Run, launching: Launching) -> Iterator[None]:
+    """Stop all tasks if something fails. If hosts have refused to start theirs, and the others have
+    stopped, nothing runs, and no record is left; a host that was lost might still run its tasks."""
     try:
-        return launching.start()
+        yield
     except Cancelled:
         raise
     except TfdeployError as error:
         launching.close()
-        stop_errors = _try_to_stop(fleet, run)
-        only_refusals = all(
-            isinstance(part, AgentError | CommandFailed) for part in individual_errors(error)
-        )
-        if only_refusals and not stop_errors and run.starts == 1:
+        hint, stop_errors = "", _try_to_stop(fleet, run)
+        if launching.has_started:
+            hint = _collect_logs(fleet, run)
+        elif not stop_errors and run.starts == 1 and _are_refusals(error):
             runs.delete_record(run)
-        raise_all([error, *stop_errors])
-        raise
+        raise_all([error, *stop_errors], hint)
+
+
+def _are_refusals(error: TfdeployError) -> bool:
+    return all(isinstance(each, AgentError | CommandFailed) for each in individual_errors(error))
 
 
 def _unlisted_gpus(run: Run, answers: Mapping[str, Started]) -> Iterator[TfdeployError]:
@@ -303,30 +290,6 @@ def _other_folders(run: Run, answers: Mapping[str, Started]) -> Iterator[Tfdeplo
             "and `tfdeploy prune` take both for one project",
             "if they are two, change `project` in one hosts.toml",
         )
-
-
-def _wait_or_stop(
-    fleet: Fleet,
-    run: Run,
-    launching: Launching,
-    on_report: Callable[[str, TaskReport], None],
-    on_notes: Callable[[Sequence[TfdeployError]], None],
-    turn_s: float | None,
-    waiting: Waiting,
-) -> None:
-    """Wait until all tasks are READY, as `wait_until_ready` does, and reach each other; stop them
-    if that fails."""
-    try:
-        with fleet.follow(
-            run, run.plan.placements, chief="", opened=launching.streams
-        ) as following:
-            if wait_until_ready(fleet, run, following, on_report, on_notes, turn_s, waiting):
-                check_reachability(fleet, run, following)
-    except Cancelled:
-        raise
-    except TfdeployError as error:
-        stop_errors = _try_to_stop(fleet, run)
-        raise_all([error, *stop_errors], _collect_logs(fleet, run))
 
 
 def _try_to_stop(fleet: Fleet, run: Run) -> list[TfdeployError]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.cluster import Task
+from tfdeploy.config.cluster import Task
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.formatting.short_repr import short_repr

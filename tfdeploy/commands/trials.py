@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.errors import RunError, TfdeployError
+from tfdeploy.folders.own_folder import read_file
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.own_folder import read_file
 from tfdeploy.shared.protocol.message import parse_lines
 from tfdeploy.shared.protocol.reports import ListTrials
 from tfdeploy.shared.trials import BAD, FAILED, SUCCEEDED, WAITING, TrialRecord, newest

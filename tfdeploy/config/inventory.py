@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from tfdeploy.cluster import JOBS
 from tfdeploy.config import FOLDER_HINT, schema, toml_text
+from tfdeploy.config.cluster import JOBS
 from tfdeploy.config.host_patterns import expand_host_tables
 from tfdeploy.config.models import DataSet as DataSet
 from tfdeploy.config.models import Host as Host

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from tfdeploy.cluster import JOBS
 from tfdeploy.config import ANY_SIGNAL, AUTO_PORTS, PER_GPU
+from tfdeploy.config.cluster import JOBS
 from tfdeploy.formatting.hostlist import fold_names
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from tfdeploy.cluster import JOBS
 from tfdeploy.config import WORKER_VARIABLES
+from tfdeploy.config.cluster import JOBS
 from tfdeploy.config.models import Host, JobTraining, Training, Trials
 from tfdeploy.config.types import Environment
 from tfdeploy.errors import InventoryError

@@ -12,7 +12,7 @@ from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.experiments import history, scalars
 from tfdeploy.experiments.history import find_pauses
-from tfdeploy.own_folder import read_file
+from tfdeploy.folders.own_folder import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tfdeploy.cluster import JOBS as ALL_JOBS
 from tfdeploy.commands.plan import Intent
+from tfdeploy.config.cluster import JOBS as ALL_JOBS
 from tfdeploy.errors import PlanError
 from tfdeploy.experiments.speed.results import Cell
 from tfdeploy.planning import placing

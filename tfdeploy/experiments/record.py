@@ -15,7 +15,7 @@ from tfdeploy.documents import to_json
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.speed.report import sweep_document
 from tfdeploy.experiments.speed.results import MEASURED, Cell, Rate, Result
-from tfdeploy.own_folder import OwnFolder, read_file
+from tfdeploy.folders.own_folder import OwnFolder, read_file
 from tfdeploy.run import make_output_folder
 
 if TYPE_CHECKING:

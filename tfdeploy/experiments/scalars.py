@@ -15,7 +15,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfdeploy.own_folder import read_file
+from tfdeploy.folders.own_folder import read_file
 from tfdeploy.shared.event_records import EVENTS
 from tfdeploy.shared.event_scalars import Point as Point
 from tfdeploy.shared.event_scalars import read_scalars

@@ -123,28 +123,22 @@ class Agent:
     ) -> tuple[Session, Answer]:
         """Send a query; return its session and the first answer, not yet parsed. If the host has no
         agent, send it first."""
-        try:
-            return self._send(query, timeout_s, payload)
-        except AgentExited as exited:
-            if exited.command.exit != ABSENT:
-                raise self._no_answer(exited.command) from None
-        self._send_agent()
-        try:
-            return self._send(query, timeout_s, payload)
-        except AgentExited as exited:
-            raise self._no_answer(exited.command) from None
-
-    def _send(
-        self, query: Query[A], timeout_s: float | None, payload: Payload
-    ) -> tuple[Session, Answer]:
-        session = self._session(repeatable=query.request.REPEATABLE)
-        try:
-            with suppress(HostError):  # if the agent has exited, reading its answer says why
-                session.send(query.compressed if self._current else query.data, payload())
-            return session, session.answer(timeout_s, query.request.MAX_ANSWER_BYTES)
-        except BaseException:
-            session.close()
-            raise
+        data, was_sent = query.compressed if self._current else query.data, False
+        while True:
+            session = self._session(repeatable=query.request.REPEATABLE)
+            try:
+                with suppress(HostError):  # if the agent has exited, reading its answer says why
+                    session.write(data, payload())
+                return session, session.answer(timeout_s, query.request.MAX_ANSWER_BYTES)
+            except AgentExited as exited:
+                session.close()
+                if was_sent or exited.command.exit != ABSENT:
+                    raise self._no_answer(exited.command) from None
+            except BaseException:
+                session.close()
+                raise
+            self._send_agent()
+            was_sent = True
 
     def _session(self, *, repeatable: bool) -> Session:
         with self._lock:
@@ -279,7 +273,7 @@ class AnswerStream(Generic[A]):
             if session:
                 self._next = query
                 with suppress(HostError):  # reading says why
-                    session.send(query.data)
+                    session.write(query.data)
 
     def close(self) -> None:
         """Hang up."""

@@ -8,6 +8,7 @@ import time
 import zlib
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfdeploy.errors import AgentError, CommandTimedOut
@@ -85,11 +86,20 @@ class Session:
         self._rest: list[bytes] = []  # the parts of the line that has not ended
         self._is_stuck = False
 
-    def send(self, query: bytes, payload: Iterable[memoryview] = ()) -> None:
+    def write(self, query: bytes, payload: Iterable[memoryview] = ()) -> None:
         """Send a request and its payload. Raises HostError."""
-        self._send(query)
-        for part in payload:
-            self._send(part)
+        parts: Iterable[bytes | memoryview] = chain([query], payload)
+        for part in parts:
+            if len(part) <= SMALL:
+                self._stream.send(part)
+                continue
+            watch = threading.Timer(STUCK_S, self._give_up)
+            watch.daemon = True
+            watch.start()
+            try:
+                self._stream.send(part)
+            finally:
+                watch.cancel()
 
     def answer(self, timeout_s: float | None, max_bytes: int) -> Answer:
         """Return the next answer.
@@ -134,18 +144,6 @@ class Session:
 
     def close(self) -> None:
         self._stream.close()
-
-    def _send(self, data: bytes | memoryview) -> None:
-        if len(data) <= SMALL:
-            self._stream.send(data)
-            return
-        watch = threading.Timer(STUCK_S, self._give_up)
-        watch.daemon = True
-        watch.start()
-        try:
-            self._stream.send(data)
-        finally:
-            watch.cancel()
 
     def _give_up(self) -> None:
         self._is_stuck = True

@@ -95,7 +95,18 @@ class Fleet:
         waiting = Waiting(on_wait)
 
         def act_on(host: str) -> R | TfdeployError:
-            outcome = self._act_on(host, act)
+            agent = self.agents[host]
+            outcome: R | TfdeployError
+            with self._locks[host]:  # a call that a Ctrl-C abandoned ends first
+                try:
+                    outcome = act(agent)
+                except TfdeployError as error:
+                    outcome = error
+                finally:
+                    if not self.stays_connected:
+                        agent.close()
+                    elif self._parks:
+                        agent.park()
             waiting.add(host, outcome)
             return outcome
 
@@ -105,25 +116,12 @@ class Fleet:
 
         names = list(hosts)
         self.cancellation.check()
-        outcomes = parallel.each(act_on, names, THREADS, check)
+        outcomes = parallel.call_each(act_on, names, THREADS, check)
         self.cancellation.check()  # the calls may have ended because of it
         for outcome in outcomes:
             if isinstance(outcome, OutdatedRecord):  # the other hosts were asked wrongly, too
                 raise outcome
         return dict(zip(names, outcomes, strict=True))
-
-    def _act_on(self, host: str, act: Callable[[Agent], R]) -> R | TfdeployError:
-        agent = self.agents[host]
-        with self._locks[host]:  # a call that a Ctrl-C abandoned ends first
-            try:
-                return act(agent)
-            except TfdeployError as error:
-                return error
-            finally:
-                if not self.stays_connected:
-                    agent.close()
-                elif self._parks:
-                    agent.park()
 
     def each(self, hosts: Iterable[str], act: Callable[[Agent], R]) -> dict[str, R]:
         """As `outcomes`, but raise all errors together when every host is done."""

@@ -24,7 +24,7 @@ CHECK_S = 0.2
 QUIET_S = 1.0  # without a new outcome, the rest is waited for
 
 
-def each(
+def call_each(
     do: Callable[[T], R],
     of: Iterable[T],
     threads: int,

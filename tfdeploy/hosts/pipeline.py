@@ -76,7 +76,7 @@ class Pipeline:
         self._sent += batch
         if batch and self._session:
             with suppress(HostError):  # if the agent has exited, reading its answer says why
-                self._session.send(_join(batch))
+                self._session.write(_join(batch))
         elif batch:
             first, rest = batch[0], memoryview(_join(batch[1:]))
             begun = self.agent.begin(first.query, first.timeout_s, lambda: [rest])

@@ -21,7 +21,8 @@ from tfdeploy.formatting.known_messages import NoiseFolder
 from tfdeploy.live import rows as live_rows
 from tfdeploy.live import summary
 from tfdeploy.live.rows import STATE, Row, layout
-from tfdeploy.output.terminal import STATE_STYLES, coloured
+from tfdeploy.output.log_lines import coloured
+from tfdeploy.output.status_table import STATE_STYLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -14,6 +14,7 @@ from tfdeploy.environments import installation
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.live import summary
 from tfdeploy.output.console import print_json_lines
+from tfdeploy.output.run_events import print_host_back, print_host_lost, print_report
 from tfdeploy.output.watch_document import watch_document
 
 if TYPE_CHECKING:
@@ -128,11 +129,11 @@ class _Printer(Listener):
 
     def on_sample(self, host: str, sample: HostSample) -> None:
         for use in sample.tasks:
-            self._console.print_report(host, use.report)
+            print_report(self._console, host, use.report)
 
     def on_error(self, error: HostError) -> None:
         if may_return(error):
-            self._console.print_host_lost(error)
+            print_host_lost(self._console, error)
 
     def on_back(self, host: str) -> None:
-        self._console.print_host_back(host)
+        print_host_back(self._console, host)

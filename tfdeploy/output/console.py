@@ -1,32 +1,152 @@
 """The one object that prints for people, and the functions that print for scripts.
 
-Commands return objects; the modules behind Console turn them into text, tables and colours.
+Commands return objects; the other modules of this package turn them into text, tables and colours.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+import threading
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfdeploy.documents import to_json
+from tfdeploy.errors import FleetError
+from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_json
-from tfdeploy.output.disk_output import DiskOutput
-from tfdeploy.output.experiment_output import ExperimentOutput
-from tfdeploy.output.hosts_output import HostsOutput
-from tfdeploy.output.plan_output import PlanOutput
-from tfdeploy.output.results_output import ResultsOutput
-from tfdeploy.output.run_events import RunOutput
-from tfdeploy.output.status_output import StatusOutput
+from tfdeploy.output.batching import Batch
+from tfdeploy.output.stream import TextStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+    from tfdeploy.errors import TfdeployError
+    from tfdeploy.formatting.known_messages import NoiseFolder
+    from tfdeploy.results.checkpoints import BadCheckpoint
+
+T = TypeVar("T")
 
 
-class Console(
-    PlanOutput, RunOutput, StatusOutput, ResultsOutput, DiskOutput, ExperimentOutput, HostsOutput
-):
-    """Text for people: on standard output, or on standard error if that holds JSON."""
+@dataclass
+class Printed:
+    """What a console has printed, so that it prints nothing twice."""
+
+    changes: dict[str, tuple[str, int | None, int]] = field(default_factory=dict)
+    """Of each task the last change of its state: the state, the pid and the number of restarts."""
+    followed: set[str] = field(default_factory=set)
+    """Tasks with lines of their logs."""
+    meanings: set[tuple[str, str]] = field(default_factory=set)
+    """Tasks with what a line of their log means."""
+    ended: set[str] = field(default_factory=set)
+    """Tasks whose ends were printed before those of others."""
+    tasks: set[str] = field(default_factory=set)
+    """Tasks whose rows were printed before those of others."""
+    bad: set[BadCheckpoint] = field(default_factory=set)
+    verified: dict[str, bool] = field(default_factory=dict)
+    """Checkpoints by their names, and whether they were verified."""
+    outputs: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The sizes of outputs by folder and path."""
+
+
+class Console:
+    """Text for people, on both standard streams. With `for_json`, standard output belongs to one
+    JSON document, and text goes to standard error. If `is_quiet`, only results, warnings and errors
+    are printed: no steps on the way, and no progress."""
+
+    def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
+        self.is_quiet, self.for_json = is_quiet, for_json
+        self.out = TextStream(stderr=for_json)
+        self.err = TextStream(stderr=True)
+        self.lock = threading.RLock()  # batches of events are printed by threads of their own
+        self.printed = Printed()
+        # Of a terminal's log lines, by the prefix of a task's lines, with its style.
+        self.noise: NoiseFolder[tuple[str, str]] | None = None
+        self._batches: dict[Any, Batch[Any]] = {}
+        atexit.register(self.flush)  # main() prints the error that ends a command by a new Console
+
+    def batch(self, report: Callable[[Console, Sequence[T]], None], single: int) -> Batch[T]:
+        """Return the batch of the events that `report` prints."""
+        return self._batches.setdefault(report, Batch(partial(report, self), single))
+
+    def flush(self) -> None:
+        """Print what waits to be printed in a batch, and how many lines of noise were hidden."""
+        for batch in list(self._batches.values()):
+            batch.flush()
+        with self.lock:
+            for (prefix, style), text in self.noise.take_hidden() if self.noise else ():
+                self.out.print((prefix, style), (text, "dim"))
+
+    def print_text(self, *lines: str) -> None:
+        """Print each text as one line, whatever it contains."""
+        self.flush()
+        for line in lines:
+            self.out.print(line)
+
+    def print_document(self, result: Any) -> None:
+        """Print the JSON document of what a command returned, if that is wanted."""
+        if self.for_json:
+            print_json(result)
+
+    def print_result(self, result: T, print_table: Callable[[Console, T], None]) -> None:
+        """Print what a command returned: as its JSON document, or else as a table."""
+        print_json(result) if self.for_json else print_table(self, result)
+
+    def print_step(self, text: str) -> None:
+        """Print what is going on, unless only the result is wanted."""
+        if not self.is_quiet:
+            self.print_text(text)
+
+    def print_waiting(self, hosts: Sequence[str]) -> None:
+        """Print which hosts have not answered yet."""
+        if not self.is_quiet:
+            noun = "host" if len(hosts) == 1 else "hosts"
+            self.err.print((f"waiting for {noun} {fold_names(hosts)}", "dim"))
+
+    def print_error(self, error: TfdeployError) -> None:
+        """Print what was found, what was expected and what to type next."""
+        self._print_problem("error: ", "bold red", error)
+
+    def print_notes(self, notes: Sequence[TfdeployError]) -> None:
+        """Print what may matter and prevents nothing."""
+        if notes:
+            self._print_problem("note: ", "yellow", FleetError(notes))
+
+    def _print_problem(self, label: str, style: str, error: TfdeployError) -> None:
+        self.flush()
+        first, *rest = str(error).split("\n")
+        with self.lock:
+            self.err.print((label, style), first)
+            for line in rest:
+                self.err.print(line)
+
+    def print_interrupted(self, *lines: str) -> None:
+        self.flush()
+        for line in ("", *lines):
+            self.err.print(line)
+
+    def print_warning(self, error: TfdeployError, next_step: str) -> None:
+        self.print_yellow(*str(error).split("\n"), next_step)
+
+    def print_yellow(self, *lines: str) -> None:
+        for line in lines:
+            self.err.print((line, "yellow"))
+
+    @property
+    def progress_stream(self) -> TextStream:
+        """Where progress is shown: on the terminal if there is one, never in a file of results."""
+        if self.is_quiet:
+            return TextStream(quiet=True)
+        return self.out if self.out.is_terminal else self.err
+
+    def spinner(self, text: str) -> AbstractContextManager[object]:
+        """Return a context that shows `text` beside a spinner, on a terminal only."""
+        is_shown = self.err.is_terminal and not self.is_quiet
+        return self.err.status(text) if is_shown else nullcontext()
 
 
 def print_json(document: Any) -> None:

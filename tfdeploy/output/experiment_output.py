@@ -14,15 +14,15 @@ from tfdeploy.formatting.humanize import (
     format_size,
     shorten_names,
 )
+from tfdeploy.output.status_table import STATE_STYLES
 from tfdeploy.output.stream import table_text
-from tfdeploy.output.terminal import STATE_STYLES, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from rich.console import Console
+    from rich.console import Console as RichConsole
 
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
@@ -36,132 +36,145 @@ if TYPE_CHECKING:
     )
     from tfdeploy.experiments.grid import Grid
     from tfdeploy.experiments.speed.results import Result, Sweep
+    from tfdeploy.output.console import Console
     from tfdeploy.output.stream import Cell
 
 
 MAX_LIVE_TRIALS = 20
 
 
-class ExperimentOutput(Terminal):
-    def print_grid(self, grid: Grid, folder: Path) -> None:
-        """Print how much will be measured."""
-        cells, runs = len(grid.cells), len(grid.cells) * grid.repeats
-        what = f"{format_count(cells, 'cell')}, {format_count(grid.repeats, 'time')} each"
-        least = format_duration(runs * grid.seconds)
-        self.print_step(f"{what}: at least {least}, less what is already in {folder}")
+def print_grid(console: Console, grid: Grid, folder: Path) -> None:
+    """Print how much will be measured."""
+    cells, runs = len(grid.cells), len(grid.cells) * grid.repeats
+    what = f"{format_count(cells, 'cell')}, {format_count(grid.repeats, 'time')} each"
+    least = format_duration(runs * grid.seconds)
+    console.print_step(f"{what}: at least {least}, less what is already in {folder}")
 
-    def print_measuring(self, result: Result) -> None:
-        self.print_step(f"{result.cell}, repeat {result.repeat}: run {result.run}")
 
-    def print_cell(self, result: Result) -> None:
-        from tfdeploy.experiments.speed import report
+def print_measuring(console: Console, result: Result) -> None:
+    console.print_step(f"{result.cell}, repeat {result.repeat}: run {result.run}")
 
-        self.print_text(report.line(result))
 
-    def print_sweep(self, sweep: Sweep) -> None:
-        from tfdeploy.experiments.speed import report
+def print_cell(console: Console, result: Result) -> None:
+    from tfdeploy.experiments.speed import report
 
-        self.print_text("")
-        rows = [report.row(sweep, each) for each in sweep]
-        self._out.print_table(report.COLUMNS, rows)
-        self.print_text(*report.remarks(sweep))
+    console.print_text(report.line(result))
 
-    def print_trials(self, result: TrialsResult) -> None:
-        """Print a row for each trial, the best one first."""
-        from tfdeploy.experiments import trial_table
 
-        self._out.print_table(trial_table.columns(result), _trial_rows(result))
-        self.print_text("", trial_table.summary(result))
+def print_sweep(console: Console, sweep: Sweep) -> None:
+    from tfdeploy.experiments.speed import report
 
-    def trials_progress(self) -> AbstractContextManager[Callable[[TrialsResult], None] | None]:
-        """Return a context that shows on a terminal how the trials go on: a function that takes it,
-        or None elsewhere."""
-        is_live = self._out.is_terminal and not self.is_quiet
-        return _live_trials(self._out.rich) if is_live else nullcontext()
+    console.print_text("")
+    rows = [report.row(sweep, each) for each in sweep]
+    console.out.print_table(report.COLUMNS, rows)
+    console.print_text(*report.remarks(sweep))
 
-    def print_comparison(self, comparison: Comparison) -> None:
-        """Print a row for each run, with those of its words that differ; STEPS and SECONDS are
-        those of its last point. If there are repeated runs, print a row for each line, too; and
-        then what all runs reached in all of their metrics."""
-        has_repeats = any(line.runs > 1 for line in comparison.lines)
-        line = ("LINE",) if has_repeats else ()
-        words = ("WORDS",) if any(comparison.different_words) else ()
-        columns = ("TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
-        rows = [
-            {"WORDS": own or "-", **_comparison_row(comparison, run)}
-            for run, own in zip(comparison.runs, comparison.different_words, strict=True)
-        ]
-        shown = ("RUN", *words, *line, *columns, *_result_columns(comparison))
-        self._out.print_table(shown, rows)
-        if has_repeats:
-            self._print_spreads(comparison)
-        self._print_metrics(comparison)
-        steps = format_count(comparison.smooth_steps, "step")
-        mean = f"running mean over {steps}" if comparison.smooth_steps > 1 else "not smoothed"
-        if comparison.differs_in:
-            self.print_text("", f"the runs differ in {', '.join(comparison.differs_in)}")
-        self.print_text("", f"{comparison.tag}: {mean} (--smooth)")
 
-    def _print_metrics(self, comparison: Comparison) -> None:
-        """Print what the training and its validation reached, if that says more than the table."""
-        metrics = comparison.shared_metrics
-        values = [m.validation_last for found in metrics.values() for m in found]
-        has_validation = any(value is not None for value in values)
-        if len(metrics) < 2 and not has_validation:
-            return
-        validation = ("VALIDATION LAST", "VALIDATION BEST") if has_validation else ()
-        columns = ("METRIC", "RUN", "LAST", "BEST", *validation)
-        rows = [
-            {
-                "METRIC": name,
-                "RUN": run.label,
-                "LAST": _figure(metric.last),
-                "BEST": _figure(metric.best),
-                "VALIDATION LAST": _figure(metric.validation_last),
-                "VALIDATION BEST": _figure(metric.validation_best),
-            }
-            for name, found in metrics.items()
-            for run, metric in zip(comparison.runs, found, strict=True)
-        ]
-        self.print_text("")
-        self._out.print_table(columns, rows)
+def print_trials(console: Console, result: TrialsResult) -> None:
+    """Print a row for each trial, the best one first."""
+    from tfdeploy.experiments import trial_table
 
-    def print_starting_board(self, board: EventBoard) -> None:
-        runs = shorten_names(list(board.labels.values()))
-        count = format_count(len(board.labels), "run")
-        self.print_text(f"fetching the events of {count}, and starting TensorBoard: {runs}")
+    console.out.print_table(trial_table.columns(result), _trial_rows(result))
+    console.print_text("", trial_table.summary(result))
 
-    def print_board(self, board: EventBoard, url: str) -> None:
-        """Print the address, and of each run what there is to see."""
-        for fetcher in board.fetchers:
-            self.print_text(_shown_events(fetcher, board.labels[fetcher.run.id]))
-        self.print_text(f"TensorBoard is at {url} for programs of this machine; Ctrl-C ends it")
 
-    def print_events_away(self, error: TfdeployError) -> None:
-        from tfdeploy.commands.following.tensorboard.fetching import shown_until
+def trials_progress(
+    console: Console,
+) -> AbstractContextManager[Callable[[TrialsResult], None] | None]:
+    """Return a context that shows on a terminal how the trials go on: a function that takes it,
+    or None elsewhere."""
+    is_live = console.out.is_terminal and not console.is_quiet
+    return _live_trials(console.out.rich) if is_live else nullcontext()
 
-        self._print_warning(error, f"what was fetched before is shown{shown_until(error)}")
 
-    def _print_spreads(self, comparison: Comparison) -> None:
-        """Print the medians of each line, with the lowest and the highest value."""
-        from statistics import median
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Print a row for each run, with those of its words that differ; STEPS and SECONDS are
+    those of its last point. If there are repeated runs, print a row for each line, too; and
+    then what all runs reached in all of their metrics."""
+    has_repeats = any(line.runs > 1 for line in comparison.lines)
+    line = ("LINE",) if has_repeats else ()
+    words = ("WORDS",) if any(comparison.different_words) else ()
+    columns = ("TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
+    rows = [
+        {"WORDS": own or "-", **_comparison_row(comparison, run)}
+        for run, own in zip(comparison.runs, comparison.different_words, strict=True)
+    ]
+    shown = ("RUN", *words, *line, *columns, *_result_columns(comparison))
+    console.out.print_table(shown, rows)
+    if has_repeats:
+        _print_spreads(console, comparison)
+    _print_metrics(console, comparison)
+    steps = format_count(comparison.smooth_steps, "step")
+    mean = f"running mean over {steps}" if comparison.smooth_steps > 1 else "not smoothed"
+    if comparison.differs_in:
+        console.print_text("", f"the runs differ in {', '.join(comparison.differs_in)}")
+    console.print_text("", f"{comparison.tag}: {mean} (--smooth)")
 
-        rows = []
-        for line in comparison.lines:
-            points = [run.reached for run in comparison.runs if run.line == line.label]
-            steps = [point.step for point in points if point]
-            at = f", step {median(steps):g}" if steps else ""
-            rows.append({
-                "LINE": line.label,
-                "RUNS": str(line.runs),
-                "POINTS": str(line.points),
-                "LAST": _spread_text(line.last),
-                _best_column(comparison): _spread_text(line.best),
-                _reached_column(comparison): f"{line.reached} of {line.runs}{at}",
-            })  # fmt: skip
-        self.print_text("", "median (lowest to highest run):")
-        columns = ("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
-        self._out.print_table(columns, rows)
+
+def _print_metrics(console: Console, comparison: Comparison) -> None:
+    """Print what the training and its validation reached, if that says more than the table."""
+    metrics = comparison.shared_metrics
+    values = [m.validation_last for found in metrics.values() for m in found]
+    has_validation = any(value is not None for value in values)
+    if len(metrics) < 2 and not has_validation:
+        return
+    validation = ("VALIDATION LAST", "VALIDATION BEST") if has_validation else ()
+    columns = ("METRIC", "RUN", "LAST", "BEST", *validation)
+    rows = [
+        {
+            "METRIC": name,
+            "RUN": run.label,
+            "LAST": _figure(metric.last),
+            "BEST": _figure(metric.best),
+            "VALIDATION LAST": _figure(metric.validation_last),
+            "VALIDATION BEST": _figure(metric.validation_best),
+        }
+        for name, found in metrics.items()
+        for run, metric in zip(comparison.runs, found, strict=True)
+    ]
+    console.print_text("")
+    console.out.print_table(columns, rows)
+
+
+def print_starting_board(console: Console, board: EventBoard) -> None:
+    runs = shorten_names(list(board.labels.values()))
+    count = format_count(len(board.labels), "run")
+    console.print_text(f"fetching the events of {count}, and starting TensorBoard: {runs}")
+
+
+def print_board(console: Console, board: EventBoard, url: str) -> None:
+    """Print the address, and of each run what there is to see."""
+    for fetcher in board.fetchers:
+        console.print_text(_shown_events(fetcher, board.labels[fetcher.run.id]))
+    console.print_text(f"TensorBoard is at {url} for programs of this machine; Ctrl-C ends it")
+
+
+def print_events_away(console: Console, error: TfdeployError) -> None:
+    from tfdeploy.commands.following.tensorboard.fetching import shown_until
+
+    console.print_warning(error, f"what was fetched before is shown{shown_until(error)}")
+
+
+def _print_spreads(console: Console, comparison: Comparison) -> None:
+    """Print the medians of each line, with the lowest and the highest value."""
+    from statistics import median
+
+    rows = []
+    for line in comparison.lines:
+        points = [run.reached for run in comparison.runs if run.line == line.label]
+        steps = [point.step for point in points if point]
+        at = f", step {median(steps):g}" if steps else ""
+        rows.append({
+            "LINE": line.label,
+            "RUNS": str(line.runs),
+            "POINTS": str(line.points),
+            "LAST": _spread_text(line.last),
+            _best_column(comparison): _spread_text(line.best),
+            _reached_column(comparison): f"{line.reached} of {line.runs}{at}",
+        })  # fmt: skip
+    console.print_text("", "median (lowest to highest run):")
+    columns = ("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
+    console.out.print_table(columns, rows)
 
 
 def _shown_events(fetcher: EventFetcher, label: str) -> str:
@@ -231,7 +244,7 @@ def _trial_rows(result: TrialsResult) -> Iterator[dict[str, Cell]]:
 
 
 @contextmanager
-def _live_trials(console: Console) -> Iterator[Callable[[TrialsResult], None]]:
+def _live_trials(console: RichConsole) -> Iterator[Callable[[TrialsResult], None]]:
     """Yield a function that replaces what is shown: the best trials, and how many there are."""
     from rich.console import Group
     from rich.live import Live

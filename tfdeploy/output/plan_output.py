@@ -17,7 +17,6 @@ from tfdeploy.formatting.humanize import (
     shorten_names,
 )
 from tfdeploy.output import status_table
-from tfdeploy.output.terminal import Terminal
 from tfdeploy.planning.frameworks import title
 from tfdeploy.shared.records import GUARDED, OPEN, STRICT
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.init import Draft
     from tfdeploy.commands.plan import Intent
     from tfdeploy.environments.spec import EnvironmentSpec
+    from tfdeploy.output.console import Console
     from tfdeploy.release.snapshot import Release
     from tfdeploy.shared.records import Launch
 
@@ -47,169 +47,182 @@ NETWORKS = {
 }
 
 
-class PlanOutput(Terminal):
-    def print_plan(self, intent: Intent) -> None:
-        self._print_placements(intent)
-        chief, port = intent.plan.chief, intent.plan.heartbeat_port
-        if port and len(intent.plan.placements) > 1:
-            address = f"{chief.address}:{port}"
-            self.print_text(
-                "", f"{chief.host} also listens on {address}, for supervisors' heartbeats"
-            )
-        shorten = _shorten if len(intent.plan.placements) > MANY_TASKS else str
-        if intent.plan.cluster:
-            self.print_text("", f"cluster  {shorten(json.dumps(intent.plan.cluster))}")
-        if intent.inventory.trials.points:
-            self._print_trials(intent)
-        self.print_text(f"network  {NETWORKS[intent.inventory.network]}")
-        self.print_text(f"release  {_release_text(intent.release)}")
-        for key, target in intent.notified.items():
-            text = mask_urls(shlex.join(target))
-            self.print_text(f"notify   {key}: {text}, by {chief.host}")
-        for place, data in intent.data.items():
-            jobs, hosts = intent.inventory.data[place].jobs, intent.readers(place)
-            readers = f"for {', '.join(jobs)} on {shorten_names(hosts)}"
-            self.print_text(f"data     {place}  {_release_text(data)}, {readers}")
-        for spec in {spec.id: spec for spec in intent.environments.values()}.values():
-            hosts = [host for host, each in intent.environments.items() if each.id == spec.id]
-            self.print_text(f"env      {spec.id}  {_spec_text(spec)}, on {shorten_names(hosts)}")
-        if shorten is str:
-            # The tasks of a run of trials are alike; this is the first trial.
-            for launch in intent.launches()[: 1 if intent.inventory.trials.points else None]:
-                self._print_command(launch, shorten)
-            return
-        self.print_text(
-            "", "one task of each job, as an example: env, python and GPUs of others may differ"
+def print_plan(console: Console, intent: Intent) -> None:
+    _print_placements(console, intent)
+    chief, port = intent.plan.chief, intent.plan.heartbeat_port
+    if port and len(intent.plan.placements) > 1:
+        address = f"{chief.address}:{port}"
+        console.print_text(
+            "", f"{chief.host} also listens on {address}, for supervisors' heartbeats"
         )
-        for launch in intent.examples():
-            self._print_command(launch, shorten)
-        self.print_text("", "every task: tfdeploy plan --json")
+    shorten = _shorten if len(intent.plan.placements) > MANY_TASKS else str
+    if intent.plan.cluster:
+        console.print_text("", f"cluster  {shorten(json.dumps(intent.plan.cluster))}")
+    if intent.inventory.trials.points:
+        _print_trials(console, intent)
+    console.print_text(f"network  {NETWORKS[intent.inventory.network]}")
+    console.print_text(f"release  {_release_text(intent.release)}")
+    for key, target in intent.notified.items():
+        text = mask_urls(shlex.join(target))
+        console.print_text(f"notify   {key}: {text}, by {chief.host}")
+    for place, data in intent.data.items():
+        jobs, hosts = intent.inventory.data[place].jobs, intent.readers(place)
+        readers = f"for {', '.join(jobs)} on {shorten_names(hosts)}"
+        console.print_text(f"data     {place}  {_release_text(data)}, {readers}")
+    for spec in {spec.id: spec for spec in intent.environments.values()}.values():
+        hosts = [host for host, each in intent.environments.items() if each.id == spec.id]
+        console.print_text(f"env      {spec.id}  {_spec_text(spec)}, on {shorten_names(hosts)}")
+    if shorten is str:
+        # The tasks of a run of trials are alike; this is the first trial.
+        for launch in intent.launches()[: 1 if intent.inventory.trials.points else None]:
+            _print_command(console, launch, shorten)
+        return
+    console.print_text(
+        "", "one task of each job, as an example: env, python and GPUs of others may differ"
+    )
+    for launch in intent.examples():
+        _print_command(console, launch, shorten)
+    console.print_text("", "every task: tfdeploy plan --json")
 
-    def init_progress(self, hosts: int) -> AbstractContextManager[object]:
-        """Return a context that shows, on a terminal, that `init` takes its time."""
-        return self._spinner(f"looking at {format_count(hosts, 'host')}; each imports TensorFlow")
 
-    def print_draft(self, draft: Draft) -> None:
-        """Print what was found, and why the file is as it is."""
-        from tfdeploy.init.document import reasons
-        from tfdeploy.init.machine import missing_packages
+def init_progress(console: Console, hosts: int) -> AbstractContextManager[object]:
+    """Return a context that shows, on a terminal, that `init` takes its time."""
+    return console.spinner(f"looking at {format_count(hosts, 'host')}; each imports TensorFlow")
 
-        self._print_machines(draft)
-        proposal = draft.proposal
-        missing = missing_packages(proposal.program, proposal.machines)
-        for reason in (*reasons(proposal), missing):
-            if reason:
-                self.print_text(reason)
-        self.print_notes(draft.notes)
 
-    def print_whole_draft(self, draft: Draft) -> None:
-        """Print what was found, and the whole file, whose comments say why it is so."""
-        self._print_machines(draft)
-        self.print_text(*draft.text.split("\n"))
-        self.print_notes(draft.notes)
+def print_draft(console: Console, draft: Draft) -> None:
+    """Print what was found, and why the file is as it is."""
+    from tfdeploy.init.document import reasons
+    from tfdeploy.init.machine import missing_packages
 
-    def _print_machines(self, draft: Draft) -> None:
-        framework = draft.proposal.program.framework.upper()
-        rows = status_table.machine_rows(draft.proposal.machines, framework)
-        self._out.print_table((*status_table.MACHINE_COLUMNS, framework), rows)
-        self.print_text("")
+    _print_machines(console, draft)
+    proposal = draft.proposal
+    missing = missing_packages(proposal.program, proposal.machines)
+    for reason in (*reasons(proposal), missing):
+        if reason:
+            console.print_text(reason)
+    console.print_notes(draft.notes)
 
-    def print_init_written(self, draft: Draft, flags: str) -> None:
-        """Print what to type next; `flags` name the file."""
-        lines = [f"  {command} {flags}".rstrip() for command in ("tfdeploy check", "tfdeploy run")]
-        folder = os.path.relpath(draft.file.parent)
-        enter = [f"  cd {quote_path(folder)}"] if folder != "." and not flags else []
-        self.print_text(f"wrote {draft.file}. Next:", *enter, *lines)
 
-    def check_progress(
-        self, intent: Intent, hosts: Sequence[str]
-    ) -> AbstractContextManager[object]:
-        """Return a context that shows, on a terminal, that `check` takes its time."""
-        count = format_count(len(hosts), "host")
-        modules = ", ".join(map(title, intent.inventory.training.imports))
-        return self._spinner(f"checking {count}{modules and f'; each imports {modules}'}")
+def print_whole_draft(console: Console, draft: Draft) -> None:
+    """Print what was found, and the whole file, whose comments say why it is so."""
+    _print_machines(console, draft)
+    console.print_text(*draft.text.split("\n"))
+    console.print_notes(draft.notes)
 
-    def print_check(self, checked: CheckResult, intent: Intent) -> None:
-        if checked.hosts:
-            columns = status_table.host_columns(intent.inventory.training.imports)
-            self._out.print_table(columns, status_table.host_rows(checked.hosts))
-        if checked.links:
-            rows = status_table.link_rows(checked.links)
-            self._out.print_table(status_table.LINK_COLUMNS, rows)
-        self.print_notes(checked.notes)
-        hosts = format_count(len(checked.hosts), "host")
-        if not checked.errors and len(checked.hosts) < len(intent.hosts):
-            self.print_text(f"found no problem on {hosts}; the other hosts were not checked")
-        elif not checked.errors:
-            tasks = format_count(len(intent.plan.placements), "task")
-            self.print_text(f"ready to start {tasks} on {hosts}: tfdeploy run")
 
-    def print_push_result(self, outcome: Mapping[str, Mapping[str, bool]], intent: Intent) -> None:
-        """Print, for each release, the hosts that received it and those that already had it.
-        `outcome` says by release and host whether it was sent."""
-        from tfdeploy.transfer.shared_directory import group_by_store
+def _print_machines(console: Console, draft: Draft) -> None:
+    framework = draft.proposal.program.framework.upper()
+    rows = status_table.machine_rows(draft.proposal.machines, framework)
+    console.out.print_table((*status_table.MACHINE_COLUMNS, framework), rows)
+    console.print_text("")
 
-        data = {f"data {place}, release": release for place, release in intent.data.items()}
-        for name, release in {"release": intent.release, **data}.items():
-            was_sent = outcome[release.id]
-            receivers = [host for host, sent in was_sent.items() if sent]
-            groups = group_by_store(intent.inventory, was_sent)
-            sharing = [host for receiver in receivers for host in groups[receiver]]
-            holders = [h for h, sent in was_sent.items() if not sent and h not in sharing]
-            if receivers:
-                total = format_size(release.size)
-                self.print_step(f"pushed {name} {release.id} ({total}) to {fold_names(receivers)}")
-            if sharing:
-                self.print_step(f"{fold_names(sharing)} see it on the file system that they share")
-            if holders:
-                self.print_step(f"{name} {release.id} is already on {fold_names(holders)}")
 
-    def print_environments(self, built: BuildResult, intent: Intent) -> None:
-        """Print, for each environment, the hosts that built it and those that already had it."""
-        for name in dict.fromkeys(intent.environment_ids.values()):
-            of_name = [host for host, id_ in intent.environment_ids.items() if id_ == name]
-            fresh = [host for host in of_name if host in built.built]
-            present = [host for host in of_name if host in built.present]
-            if fresh:
-                self.print_step(f"built environment {name} on {fold_names(fresh)}")
-            if present:
-                self.print_step(f"environment {name} is already on {fold_names(present)}")
+def print_init_written(console: Console, draft: Draft, flags: str) -> None:
+    """Print what to type next; `flags` name the file."""
+    lines = [f"  {command} {flags}".rstrip() for command in ("tfdeploy check", "tfdeploy run")]
+    folder = os.path.relpath(draft.file.parent)
+    enter = [f"  cd {quote_path(folder)}"] if folder != "." and not flags else []
+    console.print_text(f"wrote {draft.file}. Next:", *enter, *lines)
 
-    def _print_placements(self, intent: Intent) -> None:
-        placements = intent.plan.placements
-        rows = [
-            {
-                "TASK": str(placement.task),
-                "HOST": placement.host,
-                "LISTENS ON": placement.endpoint if placement.port else "-",
-                "GPUS": status_table.gpu_indices(placement)
-                + (", chosen at the start" if placement.gpu_choice else ""),
-                "CHIEF": "chief" if placement == intent.plan.chief else "",
-            }
-            for placement in placements[:MANY_TASKS]
-        ]
-        self._out.print_table(("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF"), rows)
-        if len(placements) > MANY_TASKS:
-            self.print_text(f"and {format_count(len(placements) - MANY_TASKS, 'more task')}")
 
-    def _print_trials(self, intent: Intent) -> None:
-        points, slots = intent.inventory.trials.points, len(intent.plan.placements)
-        rows = [{"TRIAL": str(number), **point} for number, point in enumerate(points)]
-        self.print_text("")
-        self._out.print_table(("TRIAL", *points[0]), rows)
-        at_once = format_count(min(slots, len(points)), "trial")
-        self.print_text("", f"trials   {len(points):,}, {at_once} at once")
+def check_progress(
+    console: Console, intent: Intent, hosts: Sequence[str]
+) -> AbstractContextManager[object]:
+    """Return a context that shows, on a terminal, that `check` takes its time."""
+    count = format_count(len(hosts), "host")
+    modules = ", ".join(map(title, intent.inventory.training.imports))
+    return console.spinner(f"checking {count}{modules and f'; each imports {modules}'}")
 
-    def _print_command(self, launch: Launch, shorten: Callable[[str], str]) -> None:
-        self.print_text("")
-        self._out.print((launch.task, "bold"))
-        for name, value in launch.env.items():
-            self.print_text(f"  {name}={shorten(shlex.quote(value))}")
-        for name in launch.secrets:
-            self.print_text(f"  {name}={HIDDEN}")
-        for path, text in launch.files.items():
-            self.print_text(*f"  {path}: {shorten(text)}".split("\n"))
-        self.print_text(f"  $ {shorten(shlex.join(launch.argv))}")
+
+def print_check(console: Console, checked: CheckResult, intent: Intent) -> None:
+    if checked.hosts:
+        columns = status_table.host_columns(intent.inventory.training.imports)
+        console.out.print_table(columns, status_table.host_rows(checked.hosts))
+    if checked.links:
+        rows = status_table.link_rows(checked.links)
+        console.out.print_table(status_table.LINK_COLUMNS, rows)
+    console.print_notes(checked.notes)
+    hosts = format_count(len(checked.hosts), "host")
+    if not checked.errors and len(checked.hosts) < len(intent.hosts):
+        console.print_text(f"found no problem on {hosts}; the other hosts were not checked")
+    elif not checked.errors:
+        tasks = format_count(len(intent.plan.placements), "task")
+        console.print_text(f"ready to start {tasks} on {hosts}: tfdeploy run")
+
+
+def print_push_result(
+    console: Console, outcome: Mapping[str, Mapping[str, bool]], intent: Intent
+) -> None:
+    """Print, for each release, the hosts that received it and those that already had it.
+    `outcome` says by release and host whether it was sent."""
+    from tfdeploy.transfer.shared_directory import group_by_store
+
+    data = {f"data {place}, release": release for place, release in intent.data.items()}
+    for name, release in {"release": intent.release, **data}.items():
+        was_sent = outcome[release.id]
+        receivers = [host for host, sent in was_sent.items() if sent]
+        groups = group_by_store(intent.inventory, was_sent)
+        sharing = [host for receiver in receivers for host in groups[receiver]]
+        holders = [h for h, sent in was_sent.items() if not sent and h not in sharing]
+        if receivers:
+            total = format_size(release.size)
+            console.print_step(f"pushed {name} {release.id} ({total}) to {fold_names(receivers)}")
+        if sharing:
+            console.print_step(f"{fold_names(sharing)} see it on the file system that they share")
+        if holders:
+            console.print_step(f"{name} {release.id} is already on {fold_names(holders)}")
+
+
+def print_environments(console: Console, built: BuildResult, intent: Intent) -> None:
+    """Print, for each environment, the hosts that built it and those that already had it."""
+    for name in dict.fromkeys(intent.environment_ids.values()):
+        of_name = [host for host, id_ in intent.environment_ids.items() if id_ == name]
+        fresh = [host for host in of_name if host in built.built]
+        present = [host for host in of_name if host in built.present]
+        if fresh:
+            console.print_step(f"built environment {name} on {fold_names(fresh)}")
+        if present:
+            console.print_step(f"environment {name} is already on {fold_names(present)}")
+
+
+def _print_placements(console: Console, intent: Intent) -> None:
+    placements = intent.plan.placements
+    rows = [
+        {
+            "TASK": str(placement.task),
+            "HOST": placement.host,
+            "LISTENS ON": placement.endpoint if placement.port else "-",
+            "GPUS": status_table.gpu_indices(placement)
+            + (", chosen at the start" if placement.gpu_choice else ""),
+            "CHIEF": "chief" if placement == intent.plan.chief else "",
+        }
+        for placement in placements[:MANY_TASKS]
+    ]
+    console.out.print_table(("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF"), rows)
+    if len(placements) > MANY_TASKS:
+        console.print_text(f"and {format_count(len(placements) - MANY_TASKS, 'more task')}")
+
+
+def _print_trials(console: Console, intent: Intent) -> None:
+    points, slots = intent.inventory.trials.points, len(intent.plan.placements)
+    rows = [{"TRIAL": str(number), **point} for number, point in enumerate(points)]
+    console.print_text("")
+    console.out.print_table(("TRIAL", *points[0]), rows)
+    at_once = format_count(min(slots, len(points)), "trial")
+    console.print_text("", f"trials   {len(points):,}, {at_once} at once")
+
+
+def _print_command(console: Console, launch: Launch, shorten: Callable[[str], str]) -> None:
+    console.print_text("")
+    console.out.print((launch.task, "bold"))
+    for name, value in launch.env.items():
+        console.print_text(f"  {name}={shorten(shlex.quote(value))}")
+    for name in launch.secrets:
+        console.print_text(f"  {name}={HIDDEN}")
+    for path, text in launch.files.items():
+        console.print_text(*f"  {path}: {shorten(text)}".split("\n"))
+    console.print_text(f"  $ {shorten(shlex.join(launch.argv))}")
 
 
 def _shorten(text: str) -> str:

@@ -10,19 +10,38 @@ from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
-    from rich.console import Console
+    from rich.console import Console as RichConsole
     from rich.spinner import Spinner
 
     from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.output.console import Console
 
 LINE_S = 5.0
 FRAMES_PER_S = 4
 IDLE = "querying the hosts"
 
 
+def show_transfers(
+    console: Console, transfers: Transfers, *, beside_events: bool = False
+) -> AbstractContextManager[None]:
+    """Return a context that shows running transfers. `beside_events`: log lines and events are
+    printed meanwhile, so nothing is redrawn in place."""
+    stream = console.progress_stream
+    if stream.is_terminal and not beside_events:
+        return in_place(stream.rich, transfers)
+
+    def print_line(line: str) -> None:
+        if not console.is_quiet:
+            with console.lock:
+                console.err.print(line)
+
+    return in_lines(print_line, transfers, notes=not beside_events)
+
+
 @contextmanager
-def in_place(console: Console, transfers: Transfers) -> Iterator[None]:
+def in_place(console: RichConsole, transfers: Transfers) -> Iterator[None]:
     """Redraw the running transfers on a terminal; erase them when the context ends."""
     from rich.live import Live
     from rich.spinner import Spinner

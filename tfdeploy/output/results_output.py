@@ -11,18 +11,15 @@ from tfdeploy.formatting.humanize import (
     quote_path,
     shorten_names,
 )
-from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.run import FinishedRun
-    from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.results.checkpoints import BadCheckpoint
+    from tfdeploy.output.console import Console
     from tfdeploy.results.outputs import Output, Outputs, SavedElsewhere, SkippedOutput
     from tfdeploy.run import Run
 
@@ -31,116 +28,97 @@ MAX_NAMES = 4  # in one line
 MAX_ELSEWHERE = 5  # of each task
 
 
-class ResultsOutput(Terminal):
-    def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
-        super().__init__(for_json=for_json, is_quiet=is_quiet)
-        self._printed_bad: set[BadCheckpoint] = set()
-        self._verified: dict[str, bool] = {}  # by the names of the checkpoints that were printed
-        self._printed_outputs: dict[tuple[str, str], int] = {}  # the sizes that were printed
+def print_new_results(console: Console, collected: CollectResult) -> None:
+    """Print one line for each result that this object has not printed yet."""
+    _print_new_checkpoints(console, collected)
+    for bad in [bad for bad in collected.bad if bad not in console.printed.bad]:
+        console.print_text(
+            f"checkpoint {bad.name} is broken on its host and was not fetched: {bad.error}"
+        )
+    console.printed.bad |= set(collected.bad)
+    _print_new_outputs(console, collected)
 
-    def show_transfers(
-        self, transfers: Transfers, *, beside_events: bool = False
-    ) -> AbstractContextManager[None]:
-        """Return a context that shows running transfers. `beside_events`: log lines and events are
-        printed meanwhile, so nothing is redrawn in place."""
-        from tfdeploy.output import progress
 
-        stream = self._progress_stream
-        if stream.is_terminal and not beside_events:
-            return progress.in_place(stream.rich, transfers)
-        return progress.in_lines(self._print_progress, transfers, notes=not beside_events)
+def print_collected(console: Console, collected: CollectResult) -> None:
+    grown = [o for o in collected.outputs.unchanged if _has_grown(console, o)]
+    grown += [o for o in collected.outputs.fetched if _has_grown(console, o)]
+    print_new_results(console, collected)
+    _print_outputs(console, grown)
+    if not collected.of_chief:
+        pass  # its checkpoints were not wanted
+    elif not collected.chief_answered:
+        console.print_text("no checkpoint: the chief's host gave none, see the error")
+    elif not collected.checkpoints and (collected.uses_tensorflow or not collected.source):
+        console.print_text(_no_checkpoint(collected))
+    for line in _output_summary(collected):
+        console.print_text(line)
+    events = format_count(collected.events, "event file")
+    logs = format_count(collected.logs, "log")
+    console.print_text(f"{events} and {logs} in {collected.folder}")
 
-    def _print_progress(self, line: str) -> None:
-        if self.is_quiet:
-            return
-        with self._lock:
-            self._err.print(line)
 
-    def print_new_results(self, collected: CollectResult) -> None:
-        """Print one line for each result that this object has not printed yet."""
-        self._print_new_checkpoints(collected)
-        for bad in [bad for bad in collected.bad if bad not in self._printed_bad]:
-            self.print_text(
-                f"checkpoint {bad.name} is broken on its host and was not fetched: {bad.error}"
+def print_fetched(console: Console, fetched: FetchResult) -> None:
+    for output in fetched.fetched[:MAX_FILE_LINES]:
+        console.print_text(f"{output.folder}/{output.path} ({format_size(output.size)})")
+    for skipped in fetched.skipped[:MAX_FILE_LINES]:
+        console.print_text(_skipped_text(skipped))
+    files = format_count(len(fetched.fetched), "file")
+    total = format_size(sum(output.size for output in fetched.fetched))
+    more = f"; {format_count(len(fetched.skipped), 'file')} skipped" if fetched.skipped else ""
+    console.print_text(f"fetched {files} ({total}) into {fetched.folder}{more}")
+
+
+def print_finished(console: Console, run: Run, finished: FinishedRun) -> None:
+    print_collected(console, finished.collected)
+    result = {
+        "failed": f"failed (exit {finished.exit})",
+        "stopped": ": ".join(filter(None, ("was stopped", escape_line(finished.reason)))),
+        "ended": "ended after max_duration_s",
+    }.get(finished.result, finished.result)
+    if finished.result == "succeeded" and _wrote_nothing(finished.collected):
+        result = "ended with exit 0 and wrote nothing: no checkpoint, no output, no event file"
+        outputs = finished.collected.outputs
+        if outputs.unlisted or any(saved.exists for saved in outputs.elsewhere):
+            result = "ended with exit 0; everything that it saved is on its host only"
+        elif outputs.elsewhere or outputs.deleted:
+            result = "ended with exit 0; what it saved was deleted"
+    for line in _cut_off_lines(finished):
+        console.print_text(line)
+    console.print_text(f"run {run.id} {result}")
+
+
+def _print_new_checkpoints(console: Console, collected: CollectResult) -> None:
+    newest, *older = collected.checkpoints or (None,)
+    if newest and any(each.name not in console.printed.verified for each in collected.checkpoints):
+        more = f" (and {len(older)} older)" if older else ""
+        console.print_text(f"checkpoint {collected.folder / 'checkpoints' / newest.name}{more}")
+        if not newest.verified and all(console.printed.verified.values()):  # this remark comes once
+            console.print_text(
+                "not verified: the chief's host has no TensorFlow, or too little memory, to read it"
             )
-        self._printed_bad |= set(collected.bad)
-        self._print_new_outputs(collected)
+    console.printed.verified |= {each.name: each.verified for each in collected.checkpoints}
 
-    def print_collected(self, collected: CollectResult) -> None:
-        grown = [o for o in collected.outputs.unchanged if self._has_grown(o)]
-        grown += [o for o in collected.outputs.fetched if self._has_grown(o)]
-        self.print_new_results(collected)
-        self._print_outputs(grown)
-        if not collected.of_chief:
-            pass  # its checkpoints were not wanted
-        elif not collected.chief_answered:
-            self.print_text("no checkpoint: the chief's host gave none, see the error")
-        elif not collected.checkpoints and (collected.uses_tensorflow or not collected.source):
-            self.print_text(_no_checkpoint(collected))
-        for line in _output_summary(collected):
-            self.print_text(line)
-        events = format_count(collected.events, "event file")
-        logs = format_count(collected.logs, "log")
-        self.print_text(f"{events} and {logs} in {collected.folder}")
 
-    def print_fetched(self, fetched: FetchResult) -> None:
-        for output in fetched.fetched[:MAX_FILE_LINES]:
-            self.print_text(f"{output.folder}/{output.path} ({format_size(output.size)})")
-        for skipped in fetched.skipped[:MAX_FILE_LINES]:
-            self.print_text(_skipped_text(skipped))
-        files = format_count(len(fetched.fetched), "file")
-        total = format_size(sum(output.size for output in fetched.fetched))
-        more = f"; {format_count(len(fetched.skipped), 'file')} skipped" if fetched.skipped else ""
-        self.print_text(f"fetched {files} ({total}) into {fetched.folder}{more}")
+def _print_new_outputs(console: Console, collected: CollectResult) -> None:
+    new = {(output.folder, output.path): output for output in collected.outputs.fetched}
+    new = {path: output for path, output in new.items() if path not in console.printed.outputs}
+    console.printed.outputs |= {path: output.size for path, output in new.items()}
+    _print_outputs(console, list(new.values()))
 
-    def print_finished(self, run: Run, finished: FinishedRun) -> None:
-        self.print_collected(finished.collected)
-        result = {
-            "failed": f"failed (exit {finished.exit})",
-            "stopped": ": ".join(filter(None, ("was stopped", escape_line(finished.reason)))),
-            "ended": "ended after max_duration_s",
-        }.get(finished.result, finished.result)
-        if finished.result == "succeeded" and _wrote_nothing(finished.collected):
-            result = "ended with exit 0 and wrote nothing: no checkpoint, no output, no event file"
-            outputs = finished.collected.outputs
-            if outputs.unlisted or any(saved.exists for saved in outputs.elsewhere):
-                result = "ended with exit 0; everything that it saved is on its host only"
-            elif outputs.elsewhere or outputs.deleted:
-                result = "ended with exit 0; what it saved was deleted"
-        for line in _cut_off_lines(finished):
-            self.print_text(line)
-        self.print_text(f"run {run.id} {result}")
 
-    def _print_new_checkpoints(self, collected: CollectResult) -> None:
-        newest, *older = collected.checkpoints or (None,)
-        if newest and any(each.name not in self._verified for each in collected.checkpoints):
-            more = f" (and {len(older)} older)" if older else ""
-            self.print_text(f"checkpoint {collected.folder / 'checkpoints' / newest.name}{more}")
-            if not newest.verified and all(self._verified.values()):  # this remark comes once
-                self.print_text(
-                    "not verified: the chief's host has no TensorFlow, or too little memory, to "
-                    "read it"
-                )
-        self._verified |= {each.name: each.verified for each in collected.checkpoints}
+def _has_grown(console: Console, output: Output) -> bool:
+    """Return whether a file was fetched and printed while its task wrote it."""
+    size = console.printed.outputs.get((output.folder, output.path))
+    return size not in (None, output.size)
 
-    def _print_new_outputs(self, collected: CollectResult) -> None:
-        new = {(output.folder, output.path): output for output in collected.outputs.fetched}
-        new = {path: output for path, output in new.items() if path not in self._printed_outputs}
-        self._printed_outputs |= {path: output.size for path, output in new.items()}
-        self._print_outputs(list(new.values()))
 
-    def _has_grown(self, output: Output) -> bool:
-        """Return whether a file was fetched and printed while its task wrote it."""
-        size = self._printed_outputs.get((output.folder, output.path))
-        return size not in (None, output.size)
-
-    def _print_outputs(self, outputs: Sequence[Output]) -> None:
-        for output in outputs[:MAX_FILE_LINES]:
-            self.print_text(f"output {output.folder}/{output.path} ({format_size(output.size)})")
-        more = outputs[MAX_FILE_LINES:]
-        if more:
-            total = format_size(sum(output.size for output in more))
-            self.print_text(f"and {format_count(len(more), 'more output')} ({total})")
+def _print_outputs(console: Console, outputs: Sequence[Output]) -> None:
+    for output in outputs[:MAX_FILE_LINES]:
+        console.print_text(f"output {output.folder}/{output.path} ({format_size(output.size)})")
+    more = outputs[MAX_FILE_LINES:]
+    if more:
+        total = format_size(sum(output.size for output in more))
+        console.print_text(f"and {format_count(len(more), 'more output')} ({total})")
 
 
 def resume_source(resumed: ResumeResult) -> str:

@@ -13,7 +13,16 @@ from tfdeploy.formatting.humanize import (
     format_size,
     or_dash,
 )
-from tfdeploy.shared.records import READY, RUNNING, LogProgress
+from tfdeploy.shared.records import (
+    BACKOFF,
+    FAILED,
+    LOST,
+    READY,
+    RUNNING,
+    STOPPED,
+    SUCCEEDED,
+    LogProgress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +46,10 @@ MAX_TASKS = 60  # tables of more tasks are grouped
 MAX_UNHEALTHY = 20  # then unhealthy tasks that are alike have a row each up to this number
 DIFFERENT = "…"
 GAP = 2  # spaces between columns
+STATE_STYLES = {
+    READY: "green", SUCCEEDED: "green", FAILED: "bold red", LOST: "bold red", STOPPED: "dim",
+    BACKOFF: "yellow",
+}  # fmt: skip
 NO_VALUE = {"", "-", "0"}
 
 

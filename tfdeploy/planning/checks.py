@@ -8,7 +8,7 @@ import math
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdeploy.cluster import JOBS
+from tfdeploy.config.cluster import JOBS
 from tfdeploy.errors import PlanError
 
 if TYPE_CHECKING:

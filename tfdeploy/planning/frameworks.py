@@ -8,8 +8,8 @@ import shlex
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tfdeploy.cluster import JOBS
 from tfdeploy.config import WORKER_VARIABLES
+from tfdeploy.config.cluster import JOBS
 from tfdeploy.shared.records import PROCESS, RENDEZVOUS, SERVER
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from tfdeploy.cluster import JOBS, Task
 from tfdeploy.config import AUTO_PORTS, PER_GPU
+from tfdeploy.config.cluster import JOBS, Task
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.planning.plan import PORT_PENDING, Placement, Plan

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tfdeploy.cluster import JOBS, Task
+from tfdeploy.config.cluster import JOBS, Task
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.formatting.humanize import format_numbers
@@ -17,7 +17,7 @@ from tfdeploy.formatting.short_repr import short_repr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfdeploy.cluster import ClusterSpec
+    from tfdeploy.config.cluster import ClusterSpec
 
 
 PORT_PENDING = 0

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tfdeploy import cluster
-from tfdeploy.config import AUTO_PORTS, PER_GPU
+from tfdeploy.config import AUTO_PORTS, PER_GPU, cluster
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdeploy.cluster import JOBS, Task, tf_config
 from tfdeploy.config import WORKER_VARIABLES
+from tfdeploy.config.cluster import JOBS, Task, tf_config
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import trials
 from tfdeploy.shared.records import TASK_DIRECTORY
@@ -18,7 +18,7 @@ from tfdeploy.shared.records import TASK_DIRECTORY
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdeploy.cluster import ClusterSpec
+    from tfdeploy.config.cluster import ClusterSpec
     from tfdeploy.config.inventory import Inventory, Training
     from tfdeploy.planning.plan import Placement, Plan
 

@@ -13,7 +13,7 @@ import random
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.cluster import JOBS
+from tfdeploy.config.cluster import JOBS
 from tfdeploy.errors import PlanError
 from tfdeploy.planning.placing import gpus_per_task
 from tfdeploy.shared.records import TrialSettings, parameter_mark

@@ -38,9 +38,9 @@ from tfdeploy.shared.protocol.outputs import HeldCheckpoint, Linked, Pin, PinAns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline, Steps
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, TransferFailed
-from tfdeploy.own_folder import Budget
+from tfdeploy.folders.own_folder import Budget
 from tfdeploy.results.fetch import GrowingFetch, announced
 from tfdeploy.results.run_folder import task_request
 from tfdeploy.shared.event_records import EVENTS

@@ -10,16 +10,16 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import AgentError, HostError, TransferFailed
+from tfdeploy.folders.own_folder import MAX_NAMES, Budget, parts_below
 from tfdeploy.hosts.agent_session import BULK
-from tfdeploy.own_folder import MAX_NAMES, Budget, parts_below
 from tfdeploy.shared.protocol.reports import Piece, ReadFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.shared.protocol.message import Done, Request
     from tfdeploy.shared.protocol.outputs import HashedFile
 

@@ -46,9 +46,9 @@ from tfdeploy.shared.units import Unit, Walk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.outputs import HashedFile, HeldCopy
 
@@ -250,7 +250,7 @@ def _deliver(
     incoming = agent.ask(ExpectUnits(**request)).incoming
     files = [local_path(path) for unit in units for path in unit.files]
     if not hashes:
-        digests = parallel.each(folder.sha256, files, filesystem.HASH_THREADS)
+        digests = parallel.call_each(folder.sha256, files, filesystem.HASH_THREADS)
         hashes = dict(zip(files, digests, strict=True))
     total = sum(folder.size(name) for name in files)
     with agent.transfers.begin(f"to {agent.host}", total) as transfer:

@@ -18,8 +18,8 @@ from tfdeploy.shared import filesystem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.shared.protocol.outputs import HashedFile
     from tfdeploy.transport import FileStream
 
@@ -118,7 +118,7 @@ class HeldFiles:
         """Delete the files that differ from what their host reported; return how, by path. If one
         stayed, the next fetch would skip it, because its size is the same."""
         expected = [*files]
-        found = parallel.each(
+        found = parallel.call_each(
             lambda file: difference(self.folder, file, self.hashes.get(file.path)),
             expected,
             filesystem.HASH_THREADS,

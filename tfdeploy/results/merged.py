@@ -15,7 +15,7 @@ from tfdeploy.results.run_folder import outputs_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfdeploy.own_folder import OwnFolder
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 

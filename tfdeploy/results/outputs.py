@@ -28,9 +28,9 @@ from tfdeploy.shared.units import SET, Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline, Steps
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 

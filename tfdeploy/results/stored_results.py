@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.cluster import Task
+from tfdeploy.config.cluster import Task
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S
 from tfdeploy.results.run_folder import read_state
 from tfdeploy.results.units import is_in, is_in_or_newer, local_path, parse_units
@@ -20,8 +20,8 @@ from tfdeploy.shared.protocol.outputs import CHECKPOINT, EVENTS, ListResults, Ta
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.shared.units import Unit
 
 FETCHED = "fetched"  # the folder of `tfdeploy fetch` in runs/<run>/

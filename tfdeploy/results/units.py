@@ -34,9 +34,9 @@ from tfdeploy.shared.units import Unit, is_folder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline, Steps
-    from tfdeploy.own_folder import OwnFolder
 
 
 def is_safe(unit: Unit) -> bool:

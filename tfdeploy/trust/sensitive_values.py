@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy.cluster import JOBS
+from tfdeploy.config.cluster import JOBS
 from tfdeploy.trust import named_files
 
 if TYPE_CHECKING:

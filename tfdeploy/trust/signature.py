@@ -15,7 +15,7 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tfdeploy.user_folders import config_folder, make_private
+from tfdeploy.folders.user_folders import config_folder, make_private
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ import os
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import NotTrusted, RunError
+from tfdeploy.folders.user_folders import config_folder, make_private
 from tfdeploy.trust import sensitive_values
-from tfdeploy.user_folders import config_folder, make_private
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -311,13 +311,13 @@ LONG = ListMissing("p", "f00d", {f"file{n}": ["-", f"{n:064x}"] for n in range(2
 
 def test_a_long_request_is_sent_compressed(home, monkeypatch):
     sent = []
-    send = agent_session.Session.send
+    send = agent_session.Session.write
 
     def counting(session, data, payload=()):
         sent.append(len(data))
         send(session, data, payload)
 
-    monkeypatch.setattr(agent_session.Session, "send", counting)
+    monkeypatch.setattr(agent_session.Session, "write", counting)
     here = agent()
     here.ask(OFFER)
     assert len(here.ask(LONG).wanted) == 200

@@ -41,7 +41,7 @@ def test_an_agent_that_reads_nothing_is_given_up(connect, monkeypatch, query):
     monkeypatch.setattr(agent_session, "STUCK_S", 0.3)
     session, started = connect(SLEEP), time.monotonic()
     with pytest.raises(HostError):
-        session.send(query, PAYLOAD)
+        session.write(query, PAYLOAD)
     with pytest.raises(CommandTimedOut, match=r"the agent read nothing for 0\.3 s"):
         session.answer(60.0, LIMIT)
     assert time.monotonic() - started < 60
@@ -54,13 +54,13 @@ def test_an_agent_that_reads_slowly_is_not_given_up(connect, monkeypatch):
     code = f"import os, time\nleft = {len(parts) << 17}\nwhile left:\n"
     code += "    left -= len(os.read(0, min(left, 1 << 16)))\n    time.sleep(0.05)\n"
     session = connect(python(f"{code}print('{MARK}{{}}')"))
-    session.send(b"", parts)
+    session.write(b"", parts)
     assert session.answer(60.0, LIMIT) == {}
 
 
 def test_an_agent_that_does_not_answer_is_given_up(connect):
     session = connect(SLEEP)
-    session.send(b"short")
+    session.write(b"short")
     with pytest.raises(CommandTimedOut, match=r"gave no answer within 0\.2 s"):
         session.answer(0.2, LIMIT)
 

@@ -54,7 +54,7 @@ def act(one):
     over.wait()
     sys.stdout.write("ended\\n")
 try:
-    parallel.each(act, range(100), 4)
+    parallel.call_each(act, range(100), 4)
 except KeyboardInterrupt:
     print("interrupted", len(started), flush=True)
 """

@@ -11,9 +11,9 @@ import pytest
 from support.builders import make_inventory
 
 from tfdeploy.errors import AgentError
+from tfdeploy.folders.own_folder import Budget, OwnFolder
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.pipeline import Pipeline
-from tfdeploy.own_folder import Budget, OwnFolder
 from tfdeploy.results import fetch as fetch_module
 from tfdeploy.results.checkpoints import validate_checkpoints
 from tfdeploy.results.fetch import BULK, FileFetch, GrowingFetch

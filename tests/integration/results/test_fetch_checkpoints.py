@@ -15,12 +15,12 @@ from support.chief import TASK, save, start_task
 from support.waiting import until
 
 from tfdeploy.agent.outputs import verify
-from tfdeploy.cluster import Task
+from tfdeploy.config.cluster import Task
 from tfdeploy.errors import TransferFailed
+from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.pipeline import Pipeline, run_alone
-from tfdeploy.own_folder import OwnFolder
 from tfdeploy.results import checkpoints
 from tfdeploy.results import fetch as files
 from tfdeploy.results.held_files import HeldFiles

@@ -10,8 +10,8 @@ import pytest
 from support.builders import make_inventory
 
 from tfdeploy.errors import TransferFailed
+from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.own_folder import OwnFolder
 from tfdeploy.results.held_files import HeldFiles
 from tfdeploy.shared.protocol.outputs import HashedFile
 from tfdeploy.transport.local import LocalTransport

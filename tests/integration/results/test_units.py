@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.errors import AgentError, TransferFailed
+from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.byte_progress import Transfers
-from tfdeploy.own_folder import OwnFolder
 from tfdeploy.results.fetch import check_free_space
 from tfdeploy.results.run_folder import disk_errors
 from tfdeploy.results.units import fetch_units

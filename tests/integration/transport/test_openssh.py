@@ -17,9 +17,9 @@ from support.sshd import public
 from support.waiting import until
 
 from tfdeploy.config import inventory as inventories
+from tfdeploy.folders.user_folders import socket_folder
 from tfdeploy.transport.openssh import choice, master
 from tfdeploy.transport.openssh.transport import ALIVE_CACHE_S, OpenSshTransport
-from tfdeploy.user_folders import socket_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,6 +11,7 @@ from support.builders import make_run
 from tfdeploy.commands import queue, start
 from tfdeploy.errors import HostError
 from tfdeploy.output.console import Console
+from tfdeploy.output.hosts_output import print_queue
 from tfdeploy.shared.protocol.preflight import FreePorts
 from tfdeploy.shared.protocol.reports import HostQueue, QueuedRun
 
@@ -58,7 +59,7 @@ def test_a_stranger_who_uses_the_name_of_a_run_has_a_row_of_their_own():
 @pytest.fixture
 def printed(capsys):
     def printed(**answers):
-        Console().print_queue(queue.list_queue(Hosts(**answers)))
+        print_queue(Console(), queue.list_queue(Hosts(**answers)))
         return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
     return printed

@@ -7,6 +7,7 @@ from support.builders import make_run
 
 from tfdeploy.commands.trials import TrialsResult, list_trials
 from tfdeploy.output.console import Console
+from tfdeploy.output.experiment_output import print_trials
 from tfdeploy.shared.trials import BAD, FAILED, RUNNING, SUCCEEDED, TrialRecord, to_line
 
 POINTS = "".join(f"{{lr = '{n}'}}, " for n in range(4))
@@ -49,7 +50,7 @@ def test_all_files_of_the_best_one_are_fetched_and_scalars_and_logs_of_others(re
 
 def test_a_column_for_reasons_is_shown_if_there_is_any(result, capsys):
     again = TrialRecord(0, 2, SUCCEEDED, "worker:0", value=0.5, step=3, seconds=7.0)
-    Console().print_trials(result(record(0, FAILED), again))
+    print_trials(Console(), result(record(0, FAILED), again))
     header, first, *_, summary = capsys.readouterr().out.splitlines()
     assert header.split()[-1] == "REASON"
     shown = ["0", "0.5", "3", "7s", "SUCCEEDED", "0", "w", "worker:0", "attempt", "2"]

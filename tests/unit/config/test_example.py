@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tfdeploy.cluster import JOBS
 from tfdeploy.config import inventory
 from tfdeploy.config import models as tables
+from tfdeploy.config.cluster import JOBS
 from tfdeploy.planning import launch, placing, roles
 from tfdeploy.planning.roles import RunNames
 

@@ -15,6 +15,7 @@ from tfdeploy.errors import RunError
 from tfdeploy.experiments import compare as compare_module
 from tfdeploy.experiments.scalars import Point, smooth_series
 from tfdeploy.output.console import Console
+from tfdeploy.output.experiment_output import print_comparison
 from tfdeploy.run import read_folder, save
 from unit.cli.test_cli import tfdeploy  # noqa: F401
 
@@ -284,5 +285,5 @@ def test_json_is_one_document(folder, tfdeploy):  # noqa: F811
 def test_control_characters_in_a_label_are_escaped(folder, capsys):
     collect_run(folder, ONE, [1.0])
     comparison = compare(folder, f"\x1b[31m[bold]={ONE}")
-    Console().print_comparison(comparison)
+    print_comparison(Console(), comparison)
     assert r"\x1b[31m[bold]" in capsys.readouterr().out

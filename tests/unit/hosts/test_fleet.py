@@ -196,6 +196,6 @@ def test_when_no_thread_can_be_started_no_call_starts(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", few)
     monkeypatch.setattr(parallel, "_wait", end_and_wait)
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        parallel.each(do, range(50), 8)
+        parallel.call_each(do, range(50), 8)
     assert len(done) == len(started) == 2
     assert eventually(lambda: not any(thread.is_alive() for thread in started))

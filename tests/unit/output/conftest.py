@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.output import run_events as batching
+from tfdeploy.output import batching
 from tfdeploy.output.console import Console
 
 

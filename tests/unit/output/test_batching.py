@@ -8,8 +8,8 @@ from itertools import chain
 import pytest
 from support.builders import eventually
 
-from tfdeploy.output import run_events as batching
-from tfdeploy.output.run_events import Batch
+from tfdeploy.output import batching
+from tfdeploy.output.batching import Batch
 
 
 def test_the_first_events_are_reported_one_by_one_and_the_rest_together(slow_batches):

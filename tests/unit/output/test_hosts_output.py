@@ -8,6 +8,7 @@ from tfdeploy.commands.hosts import SeenHost, SeenHosts
 from tfdeploy.errors import Unreachable
 from tfdeploy.output import hosts_output
 from tfdeploy.output.console import Console
+from tfdeploy.output.hosts_output import print_hosts
 from tfdeploy.shared.protocol.reports import GpuState, GpuUser, HostState
 
 GIB = 1 << 30
@@ -33,7 +34,7 @@ def host(name, *gpus, load=1.0, unseen=(), waiting=0):
 @pytest.fixture
 def printed(capsys):
     def printed(*hosts, errors=()):
-        Console().print_hosts(SeenHosts(hosts, errors))
+        print_hosts(Console(), SeenHosts(hosts, errors))
         return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
     return printed

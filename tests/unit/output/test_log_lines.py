@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tfdeploy.formatting.humanize import escape_control
 from tfdeploy.output.console import Console
+from tfdeploy.output.log_lines import print_log_lines
 
 
 @pytest.mark.parametrize(
@@ -35,19 +36,19 @@ from tfdeploy.output.console import Console
     ],
 )
 def test_a_log_line_is_printed_as_a_terminal_shows_it(capsys, line, text):
-    Console().print_log_lines("worker:0", "gpu", [line])
+    print_log_lines(Console(), "worker:0", "gpu", [line])
     assert capsys.readouterr().out == f"worker:0@gpu | {text}\n"
 
 
 def test_each_line_follows_its_task_and_host(capsys):
-    Console().print_log_lines("ps:1", "h", ["a", "b"])
+    print_log_lines(Console(), "ps:1", "h", ["a", "b"])
     assert capsys.readouterr().out == "ps:1@h | a\nps:1@h | b\n"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30))
 def test_any_printable_line_is_printed(line):
     with redirect_stdout(StringIO()) as printed:
-        Console().print_log_lines("ps:0", "h", [line])
+        print_log_lines(Console(), "ps:0", "h", [line])
     assert printed.getvalue() == f"ps:0@h | {escape_control(line)}\n"
 
 
@@ -58,7 +59,7 @@ def print_on_terminal(line, monkeypatch, capsys):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    Console().print_log_lines("ps:0", "h", [line])
+    print_log_lines(Console(), "ps:0", "h", [line])
     return capsys.readouterr().out.partition(" | ")[2]
 
 
@@ -75,7 +76,7 @@ def test_on_a_terminal_repeated_noise_is_one_dim_line_with_its_count(monkeypatch
     noise = "W0000 x.cc:1] Ignoring error status when releasing multi-device function handle"
     console = Console()
     for step in range(3):
-        console.print_log_lines("ps:0", "h", [noise, f"step {step}"])
+        print_log_lines(console, "ps:0", "h", [noise, f"step {step}"])
     console.print_text("the end")
     *lines, count, end = COLOURS.sub("", capsys.readouterr().out).splitlines()
     assert lines == [f"ps:0@h | {text}" for text in (noise, "step 0", "step 1", "step 2")]
@@ -85,7 +86,7 @@ def test_on_a_terminal_repeated_noise_is_one_dim_line_with_its_count(monkeypatch
 
 def test_without_a_terminal_every_line_of_noise_is_printed(capsys):
     noise = "Ignoring error status when releasing multi-device function"
-    Console().print_log_lines("ps:0", "h", [noise, noise])
+    print_log_lines(Console(), "ps:0", "h", [noise, noise])
     assert capsys.readouterr().out.count(noise) == 2
 
 
@@ -116,7 +117,7 @@ OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[64]"
 def test_noise_is_dimmed_on_a_terminal_and_nowhere_removed(monkeypatch, capsys):
     assert f"\x1b[2m{NOISE}\x1b[0m" in print_on_terminal(NOISE, monkeypatch, capsys)
     monkeypatch.undo()
-    Console().print_log_lines("ps:0", "h", [NOISE])
+    print_log_lines(Console(), "ps:0", "h", [NOISE])
     assert capsys.readouterr().out == f"ps:0@h | {NOISE}\n"
 
 
@@ -125,7 +126,7 @@ def test_a_terminal_explains_a_known_message_once_for_each_task(monkeypatch, cap
     monkeypatch.setenv("TERM", "xterm-256color")
     console = Console()
     for task in ("worker:0", "worker:1"):
-        console.print_log_lines(task, "h", [OOM, OOM])
+        print_log_lines(console, task, "h", [OOM, OOM])
     out = COLOURS.sub("", capsys.readouterr().out)
     assert out.count(OOM) == 4
     assert out.count("↳ the GPU's memory is full") == 2

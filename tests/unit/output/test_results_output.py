@@ -9,6 +9,12 @@ import pytest
 from tfdeploy.commands.collect import CollectResult
 from tfdeploy.commands.fetch import FetchResult
 from tfdeploy.commands.run import FinishedRun
+from tfdeploy.output.results_output import (
+    print_collected,
+    print_fetched,
+    print_finished,
+    print_new_results,
+)
 from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint
 from tfdeploy.results.outputs import Output, Outputs, SavedElsewhere, SkippedOutput, UnlistedFiles
 
@@ -28,7 +34,7 @@ def collected(*checkpoints, bad=(), **changes):
 
 def test_collected_checkpoints_events_and_logs_are_printed(printed):
     newest, older = Checkpoint("model-7", 7, (), True), Checkpoint("model-3", 3, (), True)
-    assert printed(lambda console: console.print_collected(collected(newest, older))) == (
+    assert printed(lambda console: print_collected(console, collected(newest, older))) == (
         f"checkpoint {FOLDER}/checkpoints/model-7 (and 1 older)\n"
         f"1 event file and 2 logs in {FOLDER}\n"
     )
@@ -38,7 +44,7 @@ def test_unverified_and_broken_checkpoints_are_marked(printed):
     unverified = Checkpoint("model-7", 7, (), False)
     bad = BadCheckpoint("model-9", "DataLossError: \x1b[1m")
     result = collected(unverified, bad=[bad])
-    lines = printed(lambda console: console.print_collected(result)).splitlines()
+    lines = printed(lambda console: print_collected(console, result)).splitlines()
     assert lines[1:3] == [
         UNVERIFIED,
         r"checkpoint model-9 is broken on its host and was not fetched: DataLossError: \x1b[1m",
@@ -49,9 +55,9 @@ def test_a_checkpoint_that_is_collected_again_is_not_printed_again(printed):
     first, second = Checkpoint("model-1", 1, (), False), Checkpoint("model-2", 2, (), False)
 
     def show(console):
-        console.print_new_results(collected(first))
-        console.print_new_results(collected(second))
-        console.print_collected(collected(second))
+        print_new_results(console, collected(first))
+        print_new_results(console, collected(second))
+        print_collected(console, collected(second))
 
     assert printed(show).splitlines() == [
         f"checkpoint {FOLDER}/checkpoints/model-1",
@@ -65,8 +71,8 @@ def test_older_checkpoints_that_come_with_a_known_one_are_counted(printed):
     newest, older = Checkpoint("model-7", 7, (), True), Checkpoint("model-3", 3, (), True)
 
     def show(console):
-        console.print_new_results(collected(newest))
-        console.print_collected(collected(newest, older))
+        print_new_results(console, collected(newest))
+        print_collected(console, collected(newest, older))
 
     assert printed(show).splitlines()[1].endswith("checkpoints/model-7 (and 1 older)")
 
@@ -87,7 +93,7 @@ def test_older_checkpoints_that_come_with_a_known_one_are_counted(printed):
 )
 def test_a_missing_checkpoint_is_printed_with_its_reason(printed, changes, line):
     result = collected(**changes)
-    assert printed(lambda console: console.print_collected(result)).splitlines()[0] == line
+    assert printed(lambda console: print_collected(console, result)).splitlines()[0] == line
 
 
 # Outputs
@@ -103,10 +109,10 @@ def with_outputs(**fields):
 
 def test_outputs_are_printed_when_they_arrive_and_counted_at_the_end(printed):
     def show(console):
-        console.print_new_results(with_outputs(fetched=make_outputs("a.keras")))
-        console.print_new_results(with_outputs(fetched=make_outputs("a.keras")))
+        print_new_results(console, with_outputs(fetched=make_outputs("a.keras")))
+        print_new_results(console, with_outputs(fetched=make_outputs("a.keras")))
         last = with_outputs(fetched=make_outputs("b.csv"), unchanged=make_outputs("a.keras"))
-        console.print_collected(last)
+        print_collected(console, last)
 
     assert printed(show).splitlines()[:4] == [
         "output /r/outputs/a.keras (1.0 kB)",
@@ -122,9 +128,9 @@ def test_a_file_that_has_grown_since_it_was_printed_is_printed_again_at_the_end(
     whole = replace(early, size=5000)
 
     def run_to_its_end(console):
-        console.print_new_results(with_outputs(fetched=(early,)))
-        console.print_new_results(with_outputs(fetched=(replace(early, size=2000),)))
-        console.print_collected(with_outputs(unchanged=(whole,)))
+        print_new_results(console, with_outputs(fetched=(early,)))
+        print_new_results(console, with_outputs(fetched=(replace(early, size=2000),)))
+        print_collected(console, with_outputs(unchanged=(whole,)))
 
     lines = printed(run_to_its_end).splitlines()
     assert [line for line in lines if line.startswith("output ")] == [
@@ -135,18 +141,18 @@ def test_a_file_that_has_grown_since_it_was_printed_is_printed_again_at_the_end(
 
 def test_a_program_without_tensorflow_misses_no_checkpoint(printed):
     without = replace(with_outputs(), uses_tensorflow=False)
-    assert printed(lambda console: console.print_collected(without)) == (
+    assert printed(lambda console: print_collected(console, without)) == (
         f"1 event file and 2 logs in {FOLDER}\n"
     )
     never_started = replace(without, source="")
     assert "no checkpoint: the chief was never started" in printed(
-        lambda console: console.print_collected(never_started)
+        lambda console: print_collected(console, never_started)
     )
 
 
 def test_many_outputs_share_a_line(printed):
     many = with_outputs(fetched=make_outputs(*(f"{number}.png" for number in range(30))))
-    lines = printed(lambda console: console.print_new_results(many)).splitlines()
+    lines = printed(lambda console: print_new_results(console, many)).splitlines()
     assert (len(lines), lines[-1]) == (11, "and 20 more outputs (20.0 kB)")
 
 
@@ -154,7 +160,7 @@ def test_skipped_files_are_printed_with_the_command_that_fetches_them(printed):
     skipped = SkippedOutput("worker:0", "gpu-01", "big.bin", 2 * 10**9, "outputs_limit_mb = 1024")
     unlisted = UnlistedFiles("worker:1", "gpu-02", 2, 3000)
     result = with_outputs(skipped=(skipped,), unlisted=(unlisted,))
-    lines = printed(lambda console: console.print_collected(result)).splitlines()
+    lines = printed(lambda console: print_collected(console, result)).splitlines()
     assert lines[1:3] == [
         "skipped on gpu-01: big.bin of worker:0 (2.0 GB): outputs_limit_mb = 1024; "
         "tfdeploy fetch worker:0 big.bin --run R",
@@ -169,7 +175,7 @@ DELETED = replace(TEMPORARY, path="/tmp/gone", exists=False)
 
 def test_what_was_saved_elsewhere_is_printed_with_the_command_that_fetches_it(printed):
     result = replace(with_outputs(elsewhere=(TEMPORARY, DELETED)), found_names=())
-    lines = printed(lambda console: console.print_collected(result)).splitlines()
+    lines = printed(lambda console: print_collected(console, result)).splitlines()
     assert lines[:3] == [
         "no checkpoint: the chief's /h/work/checkpoints is empty",
         "worker:0 on gpu-01 saved in /tmp/tmp ab, which is not fetched: tfdeploy fetch worker:0 "
@@ -181,13 +187,13 @@ def test_what_was_saved_elsewhere_is_printed_with_the_command_that_fetches_it(pr
 
 def test_a_deleted_save_is_not_printed_if_the_chief_saved_more(printed):
     result = with_outputs(fetched=make_outputs("a"), elsewhere=(DELETED,))
-    assert "deleted" not in printed(lambda console: console.print_collected(result))
+    assert "deleted" not in printed(lambda console: print_collected(console, result))
 
 
 def test_a_handful_of_the_files_of_each_task_is_named_and_the_others_are_counted(printed):
     of_two = [replace(TEMPORARY, task=f"worker:{n % 2}", path=f"/tmp/{n}") for n in range(20)]
     result = with_outputs(elsewhere=tuple(of_two), elsewhere_more=3)
-    lines = printed(lambda console: console.print_collected(result)).splitlines()
+    lines = printed(lambda console: print_collected(console, result)).splitlines()
     named = [line.split(",")[0].split()[-1] for line in lines if " saved in " in line]
     assert named == [f"/tmp/{n}" for n in (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)]
     assert (
@@ -208,10 +214,12 @@ def test_no_name_from_a_host_adds_a_line(printed):
         Checkpoint(FORGED, 7, (), True), bad=[BadCheckpoint(FORGED, FORGED)], outputs=outputs,
         source=FORGED, found_names=(FORGED,), flags="",
     )  # fmt: skip
-    text = printed(lambda console: console.print_collected(result))
-    text += printed(lambda console: console.print_collected(replace(result, checkpoints=())))
+    text = printed(lambda console: print_collected(console, result))
+    text += printed(lambda console: print_collected(console, replace(result, checkpoints=())))
     text += printed(
-        lambda console: console.print_fetched(FetchResult(FOLDER, make_outputs(FORGED), (skipped,)))
+        lambda console: print_fetched(
+            console, FetchResult(FOLDER, make_outputs(FORGED), (skipped,))
+        )
     )
     lines = text.split("\n")
     assert [line.split(" (")[0] for line in lines if line.startswith("fetched")] == [
@@ -249,5 +257,5 @@ def test_no_name_from_a_host_adds_a_line(printed):
 )
 def test_a_run_that_wrote_nothing_is_not_printed_as_succeeded(printed, changes, result):
     finished = FinishedRun(0, None, "succeeded", collected(**{"events": 0, **changes}), {})
-    lines = printed(lambda console: console.print_finished(make_run(), finished)).splitlines()
+    lines = printed(lambda console: print_finished(console, make_run(), finished)).splitlines()
     assert lines[-1] == f"run {RUN_ID} {result}"

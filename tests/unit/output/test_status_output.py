@@ -7,7 +7,12 @@ import re
 import pytest
 
 from tfdeploy.commands.status import RunStatus, TaskStatus
-from tfdeploy.output.status_output import OPTIONAL, hidden_columns
+from tfdeploy.output.status_output import (
+    OPTIONAL,
+    hidden_columns,
+    print_status,
+    print_status_so_far,
+)
 from tfdeploy.output.status_table import COLUMNS, GAP, fitting_columns
 
 from .samples import RUN_ID, make_report, make_run
@@ -34,7 +39,7 @@ def status_of(*reports):
 def test_status_shows_every_task_also_without_a_report(printed):
     failed = make_report(state="FAILED", health="-", reason="killed by SIGKILL \x1b[1m", restarts=2)
     status = status_of(None, failed)
-    lines = printed(lambda console: console.print_status(status)).splitlines()
+    lines = printed(lambda console: print_status(console, status)).splitlines()
     assert lines[0] == f"run {RUN_ID}  release f00d  network guarded"
     assert lines[1].split() == [
         "TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH",
@@ -52,8 +57,8 @@ def test_rows_that_were_shown_while_others_were_waited_for_are_not_repeated(prin
     first = RunStatus(whole.run, whole.tasks[1:], ())
 
     def show(console):
-        console.print_status_so_far(first, ["p"])
-        console.print_status(whole)
+        print_status_so_far(console, first, ["p"])
+        print_status(console, whole)
 
     lines = printed(show).splitlines()
     assert [line.split()[0] for line in lines] == ["run", "TASK", "worker:0", "TASK", "ps:0"]
@@ -62,7 +67,7 @@ def test_rows_that_were_shown_while_others_were_waited_for_are_not_repeated(prin
 def test_ports_that_the_guard_does_not_cover_are_shown(printed):
     exposed = "udp port 9 of pid 7 (a\nb)"
     status = status_of(None, make_report(exposed=exposed))
-    lines = printed(lambda console: console.print_status(status)).splitlines()
+    lines = printed(lambda console: print_status(console, status)).splitlines()
     assert lines[-1] == (
         r"worker:0: the guard does not cover udp port 9 of pid 7 (a\nb): everybody can connect"
     )
@@ -71,13 +76,13 @@ def test_ports_that_the_guard_does_not_cover_are_shown(printed):
 def test_a_value_from_a_host_cannot_look_like_a_row_of_its_own(printed):
     forged = "exit 1\nps:0  p  2222  -  7  READY"
     status = status_of(None, make_report(state="FAILED\nREADY", reason=forged))
-    lines = printed(lambda console: console.print_status(status)).splitlines()
+    lines = printed(lambda console: print_status(console, status)).splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["ps:0", "worker:0"]
 
 
 def test_a_long_cell_is_not_cut(printed):
     status = status_of(make_report(task="ps:0", reason="x" * 200))
-    assert "x" * 200 in printed(lambda console: console.print_status(status))
+    assert "x" * 200 in printed(lambda console: print_status(console, status))
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -87,7 +92,7 @@ def test_status_fits_a_narrow_terminal_and_names_the_hidden_columns(printed, mon
     monkeypatch.setenv("COLUMNS", str(width))
     ready = make_report(task="ps:0", step=12345, step_age_s=3.0)
     failed = make_report(state="FAILED", health="-", reason="killed by SIGKILL", restarts=2)
-    text = printed(lambda console: console.print_status(status_of(ready, failed)))
+    text = printed(lambda console: print_status(console, status_of(ready, failed)))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     assert all(len(line) <= width for line in lines), text
     assert lines[1].split()[:2] == ["TASK", "HOST"]

@@ -53,13 +53,13 @@ def test_text_is_printed_as_by_rich_in_one_line(parts):
 def test_text_reaches_a_stream_only_by_what_escapes_it():
     """Log lines, which have colours and tabs, are escaped where they are printed."""
     package = Path(tfdeploy.__file__).parent
-    unescaped = re.compile(r"_(out|err|stream)\.(write|rich\.print)\(")
+    unescaped = re.compile(r"\.(out|err|progress_stream)\.(write|rich\.print)\(")
     offenders = {
         str(file.relative_to(package))
         for file in package.rglob("*.py")
         if unescaped.search(file.read_text())
     }
-    assert offenders == {"output/terminal.py"}  # _print_lines and _print_styled
+    assert offenders == {"output/log_lines.py"}  # _print_lines and _print_styled
 
 
 @given(st.lists(st.lists(cells, min_size=1, max_size=4), max_size=4))

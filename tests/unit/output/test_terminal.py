@@ -6,6 +6,7 @@ import json
 
 from tfdeploy.errors import AgentError, FleetError, TaskFailed, Unreachable
 from tfdeploy.output.console import Console, print_json
+from tfdeploy.output.run_events import print_host_lost
 
 
 def test_an_error_goes_to_standard_error_with_its_hint(capsys):
@@ -21,7 +22,7 @@ def test_what_a_host_sends_adds_no_line_to_an_error(capsys):
     errors = [AgentError("gpu-01", sent, sent), TaskFailed("worker:0", "h", "it ended", log=[sent])]
     for error in (errors[0], FleetError(errors)):
         Console().print_error(error)
-    Console().print_host_lost(errors[0])
+    print_host_lost(Console(), errors[0])
     lines = capsys.readouterr().err.splitlines()
     assert {line.split()[0] for line in lines} == {
         *("error:", "gone\\nerror:", "gpu-01:", "worker:0", "|", "retrying"),

@@ -8,6 +8,7 @@ from support.builders import make_inventory
 
 from tfdeploy.commands.plan import Intent
 from tfdeploy.output.console import Console
+from tfdeploy.output.plan_output import print_plan
 from tfdeploy.planning import launch, placing
 from tfdeploy.planning.roles import RunNames
 from tfdeploy.release.snapshot import Release
@@ -39,20 +40,20 @@ def test_only_the_chosen_tasks_are_launched():
 def test_the_text_of_a_large_plan_does_not_grow_with_its_square(capsys):
     sizes = []
     for workers in (300, 3000):
-        Console().print_plan(make_intent(workers))
+        print_plan(Console(), make_intent(workers))
         sizes.append(len(capsys.readouterr().out))
     assert sizes[1] < 1.2 * sizes[0]
 
 
 def test_a_plan_of_a_few_tasks_shows_every_command(capsys):
-    Console().print_plan(make_intent(3))
+    print_plan(Console(), make_intent(3))
     output = capsys.readouterr().out
     assert output.count("  $ ") == 4
     assert "more task" not in output
 
 
 def test_a_large_plan_says_how_many_tasks_it_leaves_out(capsys):
-    Console().print_plan(make_intent(300))
+    print_plan(Console(), make_intent(300))
     output = capsys.readouterr().out
     assert "and 101 more tasks" in output
     assert (

@@ -10,7 +10,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from support.builders import make_plan, plan_refusal
 
-from tfdeploy.cluster import Task
+from tfdeploy.config.cluster import Task
 from tfdeploy.errors import PlanError
 from tfdeploy.planning.plan import PORT_PENDING
 

@@ -7,8 +7,8 @@ import json
 import pytest
 from support.builders import make_inventory, make_plan
 
-from tfdeploy.cluster import Task
 from tfdeploy.config import WORKER_VARIABLES
+from tfdeploy.config.cluster import Task
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import checks, launch, roles
 from tfdeploy.planning.roles import RunNames

@@ -10,9 +10,9 @@ from support.builders import make_plan
 
 from tfdeploy.config.models import Trials
 from tfdeploy.errors import AgentError
+from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipeline import RoundPart, run_rounds
-from tfdeploy.own_folder import OwnFolder
 from tfdeploy.results import events_and_logs
 from tfdeploy.shared.event_records import EVENTS
 from tfdeploy.shared.protocol.outputs import EventFiles

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfdeploy.cluster import Task
-from tfdeploy.own_folder import OwnFolder
+from tfdeploy.config.cluster import Task
+from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.results.merged import merge_outputs
 
 CHIEF, ONE, TWO = Task("chief", 0), Task("worker", 0), Task("worker", 1)

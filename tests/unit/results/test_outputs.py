@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfdeploy.own_folder import OwnFolder
+from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.results.outputs import link_checkpoints
 from tfdeploy.results.run_folder import checkpoint_outputs
 from tfdeploy.results.units import is_in

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfdeploy.own_folder import OwnFolder
+from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.results.stored_results import stored_results
 from tfdeploy.shared.protocol.outputs import OutputUnit, TaskResults
 

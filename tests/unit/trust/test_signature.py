@@ -7,7 +7,7 @@ import os
 import pytest
 from support.builders import NOBODY_UID
 
-from tfdeploy import user_folders
+from tfdeploy.folders import user_folders
 from tfdeploy.trust import signature
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")

@@ -7,9 +7,9 @@ import os
 import pytest
 from support.builders import NOBODY_UID
 
-from tfdeploy import user_folders
 from tfdeploy.config import inventory
 from tfdeploy.errors import RunError
+from tfdeploy.folders import user_folders
 from tfdeploy.trust import store
 
 TEXT = 'project = "p"\ntraining.command = "train"\nsource.path = ".."\n[hosts.a]\nworkers = 1\n'

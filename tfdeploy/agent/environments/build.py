@@ -64,7 +64,7 @@ def build(
     paths.make_private(project)
     os.makedirs(paths.environments(project), exist_ok=True)
     folder = paths.environment(project, environment)
-    descriptor = marker.open_lock(project, environment)
+    descriptor = marker.open_lock(paths.environment_lock(project, environment))
     try:
         for _ in marker.wait_for_lock(descriptor):
             yield BuildStep("waiting for another push, which builds it")
@@ -194,7 +194,7 @@ def _refuse_full_disk(lines: List[str]) -> None:
     """Raise Refusal if the disk is full. The cache, which holds what did arrive, is emptied unless
     another build uses it."""
     if any(full in line for line in lines for full in filesystem.NO_SPACE):
-        with marker.cache_unused() as is_unused:
+        with marker.lock_taken(paths.cache_lock()) as is_unused:
             if is_unused:
                 filesystem.remove_folder(paths.cache())
         raise Refusal("its disk is full: its environment can't be built", PRUNE)

@@ -99,7 +99,7 @@ def leftovers(project: str) -> Iterator[str]:
         is_work = name.startswith(".") and name.endswith(WORK)
         environment = name[1 : -len(WORK)] if is_work else name
         if os.path.isdir(path) and (is_work or not name.startswith(".")):
-            with lock_taken(project, environment) as is_free:
+            with lock_taken(paths.environment_lock(project, environment)) as is_free:
                 if is_free and (is_work or not os.path.exists(file(path))):
                     yield path
 
@@ -120,9 +120,9 @@ WAIT_S = 0.2
 REPORT_S = 2.0
 
 
-def open_lock(project: str, environment: str) -> int:
+def open_lock(file: str) -> int:
     """Return a descriptor of the lock's file, which is created if it is missing."""
-    return os.open(paths.environment_lock(project, environment), os.O_RDWR | os.O_CREAT, 0o600)
+    return os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def wait_for_lock(descriptor: int) -> Iterator[None]:
@@ -145,9 +145,10 @@ def take_lock(descriptor: int) -> bool:
 
 
 @contextmanager
-def lock_taken(project: str, environment: str) -> Iterator[bool]:
-    """Yield whether the lock is free; if it is, keep it until the context ends."""
-    descriptor = open_lock(project, environment)
+def lock_taken(file: str) -> Iterator[bool]:
+    """Yield whether the lock is free: of an environment, or of the cache, which each build shares.
+    If it is free, keep it until the context ends."""
+    descriptor = open_lock(file)
     try:
         yield take_lock(descriptor)
     finally:
@@ -157,23 +158,9 @@ def lock_taken(project: str, environment: str) -> Iterator[bool]:
 @contextmanager
 def cache_in_use() -> Iterator[None]:
     """Keep others from emptying the cache until the context ends."""
-    descriptor = _open_cache_lock()
+    descriptor = open_lock(paths.cache_lock())
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def cache_unused() -> Iterator[bool]:
-    """Yield whether no build uses the cache; if none does, none can until the context ends."""
-    descriptor = _open_cache_lock()
-    try:
-        yield take_lock(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _open_cache_lock() -> int:
-    return os.open(paths.cache() + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import shutil
 from contextlib import suppress
 
 from ...shared import TYPE_CHECKING
@@ -30,6 +29,8 @@ def installed(launch: Launch) -> Dict[str, str]:
     with suppress(OSError), open(NVIDIA) as file:
         driver = re.search(r"Module\s+([\d.]+)", file.readline())
         found.update({"NVIDIA driver": driver[1]} if driver else {})
+    import shutil  # costs 2 ms, in which a supervisor is not ready yet
+
     python = shutil.which(launch.argv[0], path=launch.env.get("PATH")) or ""
     if not os.path.basename(python).startswith("python"):
         return found
@@ -47,7 +48,7 @@ def _folders(python: str, name: str) -> List[str]:
     python3.11, for example."""
     prefixes = [os.path.dirname(os.path.dirname(python))]
     try:
-        with open(os.path.join(prefixes[0], "pyvenv.cfg")) as file:
+        with open(os.path.join(prefixes[0], "pyvenv.cfg"), errors="replace") as file:
             is_alone = not re.search(r"(?mi)^include-system-site-packages *= *true", file.read())
     except OSError:  # no virtual environment
         is_alone = False

@@ -14,14 +14,17 @@ import socket
 
 from ...shared import TYPE_CHECKING, filesystem
 from .. import paths
-from . import process
+from . import listeners, process
 
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
+    from typing import Dict, List, Optional, Set, Tuple
+
+    from .listeners import ListeningSocket
 
     Range = Tuple[int, int]
 
 COPY = "tfdeploy-preload"
+MAX_NAMED = 5
 # The path of the library by the process that prepared it: a forked process needs its own.
 _prepared: Dict[int, str] = {}
 _held: List[socket.socket] = []
@@ -150,3 +153,52 @@ def _bind(port: int) -> socket.socket:
         bound.close()
         raise
     return bound
+
+
+# What it does not cover
+
+
+class ExposedPorts:
+    """The ports that processes of a task open and the guard does not cover; the task has this mark,
+    and its first process is `leader`.
+
+    A static program, one that runs with another group's rights, and one whose environment was
+    emptied have not loaded the library. It decides about TCP only.
+    """
+
+    def __init__(self, mark: str, leader: int) -> None:
+        self._mark = mark
+        self._leader = leader
+        self._found: Dict[str, str] = {}  # by inode; "" for a socket that is covered, or not ours
+
+    def find(self) -> str:
+        """Return what is exposed, for users; "" for nothing.
+
+        Only a socket that is new since the last call makes it look at processes.
+        """
+        current = {found.inode: found for found in listeners.of_user(os.geteuid())}
+        new = [found for inode, found in current.items() if inode not in self._found]
+        judged = self._judge(new) if new else {}
+        known = {inode: text for inode, text in self._found.items() if inode in current}
+        self._found = {**known, **judged}
+        texts = sorted({text for text in self._found.values() if text})
+        more = ["{} more".format(len(texts) - MAX_NAMED)] if len(texts) > MAX_NAMED else []
+        return ", ".join([*texts[:MAX_NAMED], *more])
+
+    def _judge(self, new: List[ListeningSocket]) -> Dict[str, str]:
+        pids = process.task_processes(self._mark, self._leader, os.getpid())
+        opened = {pid: process.socket_inodes(pid) for pid in pids}
+        hidden = [pid for pid in pids if not process.is_readable(pid)]
+        return {found.inode: _exposed(found, opened, hidden) for found in new}
+
+
+def _exposed(found: ListeningSocket, opened: Dict[int, Set[str]], hidden: List[int]) -> str:
+    """Return which process exposes a socket, "" if none of the task does."""
+    for pid in (pid for pid, inodes in opened.items() if found.inode in inodes):
+        is_guarded = found.protocol == "tcp" and is_loaded(pid)
+        if not is_guarded and process.read(pid, "cmdline"):  # without one, it is ending
+            return "{} port {} of {}".format(found.protocol, found.port, process.name(pid))
+    for pid in hidden:
+        if process.holder({found.inode}) is None:
+            return "{} port {}, perhaps of {}".format(found.protocol, found.port, process.name(pid))
+    return ""

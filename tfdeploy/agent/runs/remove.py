@@ -72,7 +72,7 @@ def remove(
 
 def _remove_cache() -> int:
     """Empty the cache, unless a build uses it now; return the bytes that this freed."""
-    with marker.cache_unused() as is_unused:
+    with marker.lock_taken(paths.cache_lock()) as is_unused:
         hidden, _ = _hide(paths.cache()) if is_unused else ("", "")
     return _delete_tree(hidden)[0] if hidden else 0
 
@@ -109,7 +109,7 @@ def _why_release_is_needed(project: str, release: str) -> str:
 
 def _why_environment_is_needed(project: str, environment: str) -> str:
     """Return which run uses an environment, or that it is being built; "" if it can be removed."""
-    with marker.lock_taken(project, environment) as is_free:
+    with marker.lock_taken(paths.environment_lock(project, environment)) as is_free:
         if not is_free:
             return "it is being built"
     for run, task_dir in disk.launched(project):

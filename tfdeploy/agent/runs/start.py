@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PRIVATE = 0o600  # a launch has secrets
 
 
-def start(launches: List[Launch], record: Optional[RunRecord] = None) -> List[str]:
+def start_tasks(launches: List[Launch], record: Optional[RunRecord] = None) -> List[str]:
     """Start the tasks in the given order; return once each has its supervisor, with what is wrong
     with GPUs that they were not given for it.
 
@@ -51,7 +51,7 @@ def start(launches: List[Launch], record: Optional[RunRecord] = None) -> List[st
         for launch in launches:
             with _prepare_task(launch) as task_lock:
                 started.append(launch)
-                _supervise(launch, [task_lock, *task_leases[launch.task]])
+                _fork_supervisor(launch, [task_lock, *task_leases[launch.task]])
         if record is not None:
             run_record.store(launches[0].project, launches[0].run, record)
         return [refusal.message for refusal in sick.values()]
@@ -124,36 +124,36 @@ def _record_start(task_dir: str, age_s: float) -> None:
             os.utime(file.fileno(), (at, at))
 
 
-def _supervise(launch: Launch, inherited: List[int]) -> None:
-    """Start a supervisor that inherits the task's lock and leases; wait until it has taken over.
+def _fork_supervisor(launch: Launch, inherited: List[int]) -> None:
+    """Start a supervisor that inherits the task's lock and leases; wait until it has taken over. A
+    fork takes a tenth of the time in which a new Python starts.
 
     Raises Refusal if the supervisor closes its pipe without a word.
     """
+    from . import detach
+    from .supervise import supervise
+
     task_dir = paths.task(launch.project, launch.run, launch.task)
+    log = os.path.join(task_dir, "supervisor.log")
     read_end, write_end = os.pipe()
+    descriptors = [write_end, *inherited]
     try:
-        _start_supervisor(task_dir, [write_end, *inherited])
+        scope = logind.scope_command()
+        if scope:
+            _start_in_scope(scope, task_dir, log, descriptors)
+        else:
+            main = partial(supervise, task_dir, *descriptors)
+            detach.run_detached(main, "tfdeploy supervise {}".format(task_dir), log, descriptors)
     finally:
         os.close(write_end)
     with os.fdopen(read_end, "rb") as answer:
         if not answer.read():
-            raise Refusal("the supervisor did not start, see {}/supervisor.log".format(task_dir))
+            raise Refusal("the supervisor did not start, see {}".format(log))
 
 
-def _start_supervisor(task_dir: str, descriptors: List[int]) -> None:
-    """Fork the supervisor, which takes a tenth of the time in which a new Python starts.
-
-    Only if processes of this login end with it, start a new Python in another scope.
-    """
-    log = os.path.join(task_dir, "supervisor.log")
-    scope = logind.scope_command()
-    if not scope:
-        from ..supervision import detach
-        from .supervise import supervise
-
-        main = partial(supervise, task_dir, *descriptors)
-        detach.run_detached(main, "tfdeploy supervise {}".format(task_dir), log, descriptors)
-        return
+def _start_in_scope(scope: List[str], task_dir: str, log: str, descriptors: List[int]) -> None:
+    """Start the supervisor as a new Python in another scope: processes of this login end with
+    it."""
     words = ["supervise", task_dir, *map(str, descriptors)]
     with open(log, "ab") as output:
         subprocess.Popen(

@@ -23,31 +23,26 @@ if TYPE_CHECKING:
 def start_and_follow(
     launches: List[Launch], record: Optional[RunRecord] = None
 ) -> Iterator[RunEvent]:
-    """Start the tasks, as `start_once` does; then yield changes of their states until all of them
-    have ended, or until the caller sends its next request."""
-    sick = start_once(launches, record)
+    """Start the tasks, as `start_tasks` does, unless the same request has started them already;
+    then yield changes of their states until all of them have ended, or until the caller sends its
+    next request. Raises Refusal.
+
+    The controller sends a request over a second connection if the first one seems to be lost, so it
+    may arrive twice, at the same time or much later. The record that a start stores last shows that
+    it has succeeded; each start of a run has another one.
+    """
     project, run = launches[0].project, launches[0].run
+    sick: List[str] = []
+    with start_lease.hold(run):
+        if record is None or not run_record.is_stored(project, run, record):
+            _refuse_without_caller()
+            sick = start.start_tasks(launches, record)
     other_folder = run_record.other_folder(project, run, record) if record else ""
     yield Started(nvidia.gpu_count(), other_folder, sick)
     from ..reports import follow  # a supervisor, which is forked before, does not need it
 
     tasks = [launch.task for launch in launches]
     yield from follow.follow(project, run, tasks, False, None, True)
-
-
-def start_once(launches: List[Launch], record: Optional[RunRecord] = None) -> List[str]:
-    """Start the tasks, as `start.start` does, unless the same request has started them already.
-
-    The controller sends a request over a second connection if the first one seems to be lost, so it
-    may arrive twice, at the same time or much later. The record that a start stores last shows that
-    it has succeeded; each start of a run has another one. Raises Refusal.
-    """
-    project, run = launches[0].project, launches[0].run
-    with start_lease.hold(run):
-        if record is None or not run_record.is_stored(project, run, record):
-            _refuse_without_caller()
-            return start.start(launches, record)
-    return []
 
 
 def _refuse_without_caller() -> None:

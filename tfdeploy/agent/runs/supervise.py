@@ -14,9 +14,9 @@ from .. import paths
 from ..environments import versions
 from ..machine import leases, lock, process
 from ..reports import history
-from ..supervision import detach
 from ..supervision.supervisor import Supervisor, print_to_log
 from ..supervision.watch import SIGNALS
+from . import detach
 
 if TYPE_CHECKING:
     from typing import Type

@@ -118,7 +118,7 @@ class Supervisor:
             unsafe, _ = own_folders.find_unsafe(self.task_dir)
             if unsafe:
                 return Exit(126, reason=unsafe, final=True), ""
-            child = self._spawn()
+            child = self._start_process()
         except OSError as error:
             return restart.not_started(self.launch.argv[0], error), ""
         # Without a port the task is READY at once, though it has not proved yet that it works.
@@ -135,7 +135,7 @@ class Supervisor:
         outcome = Exit(child.wait(), stopped, order.reason, final=is_final)
         return outcome, order.cause
 
-    def _spawn(self) -> subprocess.Popen:  # type: ignore[type-arg]
+    def _start_process(self) -> subprocess.Popen:  # type: ignore[type-arg]
         return spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
 
     def _watch(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]

@@ -9,7 +9,7 @@ import time
 from ...shared import TYPE_CHECKING, records
 from ...shared.records import BACKOFF, FAILED, OPEN, STRICT
 from ..machine import grpc_health, guard, process
-from .exposed_ports import ExposedPorts
+from ..machine.guard import ExposedPorts
 from .termination import Order
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+    from tfdeploy.commands.push import StartWatcher
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
-    from tfdeploy.hosts.agent_session import Query
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Following
     from tfdeploy.run import Run
@@ -59,7 +58,7 @@ LOG_LINES = 20  # of each log that an error shows
 
 class Launching:
     """One start of a run. `streams` report what follows on the hosts that have started their tasks,
-    if the fleet stays connected to all of its hosts."""
+    if the fleet stays connected to all of its hosts. `has_started`: all hosts have."""
 
     def __init__(
         self, fleet: Fleet, run: Run, launches_on: Callable[[str], tuple[Launch, ...]]
@@ -69,18 +68,16 @@ class Launching:
         self._run = run
         self._launches_on = launches_on
         self._is_closed = False
+        self.has_started = False
+        text = runs.to_record(run)
+        self._record = RunRecord(run.starts, text.run_json, text.hosts_toml, run.launched)
 
-    def start(self) -> dict[str, Started]:
+    def start_hosts(self) -> dict[str, Started]:
         """Send each host its tasks, in the plan's order (ps, workers, chief), and the run's record;
         return the answers. Raises the errors of all hosts."""
-        run = self._run
-        text = runs.to_record(run)
-        record = RunRecord(run.starts, text.run_json, text.hosts_toml, run.launched)
-
-        def ask(agent: Agent) -> Started:
-            return self._start_on(agent, query(Start([*self._launches_on(agent.host)], record)))
-
-        return self._fleet.each(run.plan.hosts, ask)
+        answers = self._fleet.each(self._run.plan.hosts, self._start_on)
+        self.has_started = True
+        return answers
 
     def close(self) -> None:
         """Hang up on the hosts that are still followed."""
@@ -88,17 +85,17 @@ class Launching:
         for stream in list(self.streams.values()):
             stream.close()
 
-    def _start_on(self, agent: Agent, query: Query[RunEvent]) -> Started:
+    def _start_on(self, agent: Agent) -> Started:
         """Start a host's tasks; if another run has their ports or GPUs, wait up to LEASE_WAIT_S.
 
         If two runs that start at the same moment hold a host that the other one needs, the run with
         the smaller id waits and the other one fails, so that one of them gets all hosts. A run on a
         single host never waits: the run that came first has all that it needs.
         """
-        hosts = self._run.plan.hosts
-        deadline = time.monotonic() + (LEASE_WAIT_S if len(hosts) > 1 else 0.0)
+        request = query(Start([*self._launches_on(agent.host)], self._record))
+        deadline = time.monotonic() + (LEASE_WAIT_S if len(self._run.plan.hosts) > 1 else 0.0)
         while True:
-            stream = agent.stream_encoded(query)
+            stream = agent.stream_encoded(request)
             try:
                 started = stream.open()
             except LeaseConflict as conflict:
@@ -126,23 +123,20 @@ def wait_until_ready(
     fleet: Fleet,
     run: Run,
     following: Following,
-    on_report: Callable[[str, TaskReport], None],
-    on_notes: Callable[[Sequence[TfdeployError]], None] = lambda notes: None,
+    watcher: StartWatcher,
     turn_s: float | None = None,
-    waiting: Waiting = lambda: nullcontext(lambda reasons: None),
 ) -> bool:
-    """Wait until every task is READY or has succeeded; call `on_report(host, report)` at each
-    change of a task's state, and `on_notes` if hosts differ in what their tasks have imported.
-    Return False if the chief has succeeded before that.
+    """Wait until every task is READY or has succeeded; note in what hosts differ that their tasks
+    have imported. Return False if the chief has succeeded before that.
 
-    If the run was queued, first wait up to `turn_s` seconds for its turn; `waiting` is as in
-    StartWatcher. Raises TfdeployError if hosts may not differ so, HostError if one is lost,
-    TaskFailed if a task ends, what the tasks wait for after `turn_s`, and TaskNotReady after
-    training.ready_timeout_s, not counting the time in which workers get the chief's checkpoints.
+    If the run was queued, first wait up to `turn_s` seconds for its turn. Raises TfdeployError if
+    hosts may not differ so, HostError if one is lost, TaskFailed if a task ends, what the tasks
+    wait for after `turn_s`, and TaskNotReady after training.ready_timeout_s, not counting the time
+    in which workers get the chief's checkpoints.
     """
-    tasks = _Readiness(run, on_report, is_queued=turn_s is not None)
+    tasks = _Readiness(run, watcher.on_report, is_queued=turn_s is not None)
     if turn_s is not None:
-        _wait_for_turn(fleet, run, following, tasks, turn_s, waiting)
+        _wait_for_turn(fleet, run, following, tasks, turn_s, watcher.waiting)
     while not tasks.is_decided():
         event = next(following.events(tasks.deadline), None)
         if event is None:
@@ -150,7 +144,7 @@ def wait_until_ready(
         tasks.dispatch(*event)
     refusals, notes = differences(tasks.versions, run.inventory.training)
     raise_all(refusals)  # first: it may be why a task has failed, or is not READY
-    on_notes(notes)
+    watcher.on_notes(notes)
     if not tasks.is_decided():
         _raise_not_ready(fleet, run, tasks.waiting)
         return False

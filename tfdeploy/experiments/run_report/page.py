@@ -27,13 +27,13 @@ from tfdeploy.experiments.run_report.summary import (
     summary,
     trained,
 )
+from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.formatting.humanize import (
     escape_control,
     escape_line,
     format_count,
     format_size,
 )
-from tfdeploy.own_folder import OwnFolder
 from tfdeploy.shared import pace
 
 if TYPE_CHECKING:

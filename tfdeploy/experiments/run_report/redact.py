@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdeploy.cluster import JOBS
+from tfdeploy.config.cluster import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

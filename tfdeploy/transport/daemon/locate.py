@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from tfdeploy.folders.user_folders import socket_folder
 from tfdeploy.transport.daemon.ipc import HELLO, REQUEST, FrameConnection
-from tfdeploy.user_folders import socket_folder
 
 PACKAGE = Path(__file__).parents[2]
 HELLO_TIMEOUT_S = 2.0

@@ -16,11 +16,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AuthenticationFailed, HostError, Unreachable
+from tfdeploy.folders.user_folders import socket_folder
 from tfdeploy.transport import ATTEMPTS, wait_before_retry
 from tfdeploy.transport.openssh import messages, terminal
 from tfdeploy.transport.rsync import ALIVE, DROPPED
 from tfdeploy.transport.ssh import config
-from tfdeploy.user_folders import socket_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

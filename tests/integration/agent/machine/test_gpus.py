@@ -201,12 +201,12 @@ def test_tasks_see_the_gpus_that_were_chosen(provide, stranger, release, monkeyp
     stub = provide(4)
     stub.use(0, stranger)
     started = []
-    monkeypatch.setattr(start, "_supervise", lambda launch, inherited: started.append(launch))
+    monkeypatch.setattr(start, "_fork_supervisor", lambda launch, inherited: started.append(launch))
     tasks = [
         make_launch(index=n, argv=[sys.executable], gpus=[n], gpu_choice=[0, 1, 2, 3], port=None)
         for n in range(2)
     ]
-    start.start(tasks)
+    start.start_tasks(tasks)
     assert [launch.gpus for launch in started] == [[1], [2]]
     assert [launch.env["CUDA_VISIBLE_DEVICES"] for launch in started] == ["1", "2"]
 

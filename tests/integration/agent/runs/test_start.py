@@ -49,7 +49,7 @@ def test_a_lease_of_another_run_is_refused_at_once_and_names_the_run(release, ho
     with pytest.raises(
         Refusal, match=f"^port {port} is taken by ps:3 of run r-7 of digits, "
     ) as refused:
-        start.start([make_launch(argv=[sys.executable], port=port)])
+        start.start_tasks([make_launch(argv=[sys.executable], port=port)])
     assert refused.value.held_by == "r-7"
     hint = "wait until it ends, stop it with tfdeploy stop --run r-7, or "
     assert refused.value.hint.startswith(hint)
@@ -60,7 +60,7 @@ def test_a_lease_of_a_concurrent_start_is_waited_for(release, hold_lease, monkey
     port = free_port()
     other = hold_lease(f"port/{port}")
     with pytest.raises(Refusal, match=f"^port {port} is taken by pid {other.pid}, ") as refused:
-        start.start([make_launch(argv=[sys.executable], port=port)])
+        start.start_tasks([make_launch(argv=[sys.executable], port=port)])
     assert refused.value.held_by == ""
     assert "--run ," not in refused.value.hint
 
@@ -69,7 +69,7 @@ def test_no_lease_is_held_if_one_of_them_is_refused(release, hold_lease):
     first, second = free_port(), free_port()
     hold_lease(f"port/{second}", "supervise", "/home/ada/digits/runs/r-7/ps-3")
     with pytest.raises(Refusal):
-        start.start([make_launch(argv=[sys.executable], index=n, port=port)
+        start.start_tasks([make_launch(argv=[sys.executable], index=n, port=port)
                      for n, port in enumerate((first, second))])  # fmt: skip
     assert leases.holder(f"port/{first}") is None
     assert not os.path.exists(paths.task("p", "r", "worker:0"))
@@ -116,4 +116,4 @@ def test_existing_gpus_are_accepted(release, gpus):
     gpus(2)
     valid = make_launch(index=9, argv=[sys.executable], gpus=[1, 0])
     with pytest.raises(Refusal, match=r"^worker:0 needs GPU 2, "):
-        start.start([valid, make_launch(argv=[sys.executable], gpus=[2])])
+        start.start_tasks([valid, make_launch(argv=[sys.executable], gpus=[2])])

@@ -182,7 +182,7 @@ def test_an_environment_is_removed_with_the_cache_that_has_its_files(environment
 
 
 def test_an_environment_that_is_being_built_is_not_removed(environments):
-    with marker.lock_taken("p", "other"):
+    with marker.lock_taken(paths.environment_lock("p", "other")):
         answer = remove("p", [], [], ["other"])
     assert reasons(answer) == {"other": "it is being built"}
 

@@ -9,6 +9,7 @@ from support.builders import make_inventory, make_plan
 
 from tfdeploy.commands.following import launching as module
 from tfdeploy.commands.following.launching import Launching
+from tfdeploy.commands.push import StartWatcher
 from tfdeploy.errors import LeaseConflict
 from tfdeploy.planning import launch
 from tfdeploy.run import Run
@@ -68,7 +69,7 @@ def test_the_time_in_which_a_worker_gets_the_chiefs_checkpoints_does_not_count(m
         (1000.0, "worker:1", "RUNNING", ""),
         (100.0, "worker:1", "READY", ""),
     )
-    assert module.wait_until_ready(None, run, following, lambda host, report: None)
+    assert module.wait_until_ready(None, run, following, StartWatcher())
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def launching(monkeypatch):
 def test_a_start_waits_for_a_run_with_a_greater_id(launching):
     agent = Agent(tries=3)
     one = launching(agent)
-    assert one.start() == {"a": Started(0)}
+    assert one.start_hosts() == {"a": Started(0)}
     assert one.streams == {"a": agent}
     assert not agent.is_closed
 
@@ -100,7 +101,7 @@ def test_an_interrupted_start_stops_waiting(launching):
     agent = Agent(tries=3, on_refused=lambda: one.close())
     one = launching(agent)
     with pytest.raises(LeaseConflict):
-        one.start()
+        one.start_hosts()
     assert agent.tries == 2
 
 
@@ -108,14 +109,14 @@ def test_a_stream_that_comes_after_an_interruption_is_closed(launching):
     agent = Agent(tries=0)
     one = launching(agent)
     one.close()
-    one.start()
+    one.start_hosts()
     assert agent.is_closed
 
 
 def test_a_fleet_that_does_not_stay_connected_keeps_no_stream(launching):
     agent = Agent(tries=0)
     one = launching(agent, stays_connected=False)
-    one.start()
+    one.start_hosts()
     assert one.streams == {}
     assert agent.is_closed
 

@@ -105,7 +105,7 @@ class SlotSupervisor(Supervisor):
             pass
         return True
 
-    def _spawn(self) -> Any:
+    def _start_process(self) -> Any:
         number = self._trial.trial
         launch, folder = self._prepare(number)
         child = spawn(launch, self.task_dir, self.mark, self.log.descriptor, folder)

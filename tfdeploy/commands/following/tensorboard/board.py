@@ -23,7 +23,7 @@ from tfdeploy.shared.event_records import EVENTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfdeploy.commands.following.tensorboard.fetching import BoardWatcher
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.run import Run
 
 FIRST_LOOK_S = 20.0  # later, what hosts that are slow have is added
@@ -39,7 +39,8 @@ class EventBoard:
     def __init__(
         self,
         runs: Sequence[Run],
-        watcher: BoardWatcher,
+        on_away: Callable[[TfdeployError], None],
+        on_back: Callable[[str], None],
         reload: Callable[[Run], Run],
         port: int | None = None,
         *,
@@ -47,7 +48,7 @@ class EventBoard:
     ) -> None:
         if port is not None:
             require_free(port)
-        self.fetchers = [EventFetcher(run, watcher, reload) for run in runs]
+        self.fetchers = [EventFetcher(run, on_away, on_back, reload) for run in runs]
         self.labels = run_labels(runs)
         self._port, self._offline = port, offline
         self._stack = ExitStack()

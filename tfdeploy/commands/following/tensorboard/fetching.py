@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from tfdeploy.commands.collect import collect_events
 from tfdeploy.commands.following.tensorboard import hparams
@@ -26,25 +26,25 @@ POLL_S, PAUSE_FACTOR, LONGEST_PAUSE_S = 2.0, 20.0, 30.0
 END_S = 5.0
 
 
-class BoardWatcher(Protocol):
-    """What is reported while events are shown, from any thread."""
-
-    def print_events_away(self, error: TfdeployError) -> None: ...
-    def print_host_back(self, host: str) -> None: ...
-
-
 class EventFetcher:
     """Fetches the events of a run while its context is open.
 
     When the run was started again, `reload` gives its new plan. `errors` are those of the last
-    fetch, by host. `looked` is set after the first one.
+    fetch, by host; `on_away` is called with them, and `on_back` with a host that answers again.
+    `looked` is set after the first fetch.
     """
 
-    def __init__(self, run: Run, watcher: BoardWatcher, reload: Callable[[Run], Run]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        on_away: Callable[[TfdeployError], None],
+        on_back: Callable[[str], None],
+        reload: Callable[[Run], Run],
+    ) -> None:
         self.run = run
         self.errors: dict[str, TfdeployError] = {}
         self.looked = threading.Event()
-        self._watcher, self._reload = watcher, reload
+        self._on_away, self._on_back, self._reload = on_away, on_back, reload
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -93,9 +93,9 @@ class EventFetcher:
             return
         for host, error in self.errors.items():
             if type(before.get(host)) is not type(error):
-                self._watcher.print_events_away(error)
+                self._on_away(error)
         for host in before.keys() - self.errors.keys():
-            self._watcher.print_host_back(host)
+            self._on_back(host)
 
 
 def shown_until(error: TfdeployError) -> str:

@@ -31,7 +31,7 @@ def test_every_fetcher_is_asked_to_end_before_one_is_waited_for(tmp_path, monkey
     done = []
 
     class Fetcher:
-        def __init__(self, run, watcher, reload):
+        def __init__(self, run, on_away, on_back, reload):
             self.run = run
 
         def __enter__(self):
@@ -49,7 +49,7 @@ def test_every_fetcher_is_asked_to_end_before_one_is_waited_for(tmp_path, monkey
     runs = [make_run(tmp_path, run_id=run_id) for run_id in (ONE, TWO)]
     for run in runs:
         run.folder.mkdir(parents=True)
-    with EventBoard(runs, None, None, offline=False):
+    with EventBoard(runs, *[None] * 3, offline=False):
         assert not done
     assert done == ["ended", "ended", "waited", "waited"]
 

@@ -21,12 +21,6 @@ class Watcher:
     def __init__(self):
         self.away, self.back = [], []
 
-    def print_events_away(self, error):
-        self.away.append(error)
-
-    def print_host_back(self, host):
-        self.back.append(host)
-
 
 class Hosts:
     """What the next fetches raise or return as the errors of hosts; later ones return none."""
@@ -65,7 +59,8 @@ def watcher():
 
 @pytest.fixture
 def fetcher(run, hosts, watcher):
-    return EventFetcher(run, watcher, lambda old: runs.read_folder(old.folder))
+    watched = (watcher.away.append, watcher.back.append)
+    return EventFetcher(run, *watched, lambda old: runs.read_folder(old.folder))
 
 
 def test_a_run_that_is_started_again_is_fetched_by_its_new_plan(run, fetcher, hosts):

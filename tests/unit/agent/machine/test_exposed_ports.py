@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.agent.machine import guard, listeners, process
+from tfdeploy.agent.machine.guard import MAX_NAMED, ExposedPorts
 from tfdeploy.agent.machine.listeners import ListeningSocket
-from tfdeploy.agent.supervision.exposed_ports import MAX_NAMED, ExposedPorts
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ PACKAGE = os.fspath(Path(__file__).parents[4])
 DETACH = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from tfdeploy.agent.supervision import detach
+from tfdeploy.agent.runs import detach
 log, title = sys.argv[2], sys.argv[3].replace("LONG", "x" * 100000)
 read_end, write_end = os.pipe()
 stray = os.open(os.devnull, os.O_RDONLY)

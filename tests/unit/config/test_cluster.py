@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tfdeploy.cluster import Task, tf_config
+from tfdeploy.config.cluster import Task, tf_config
 from tfdeploy.errors import PlanError
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tfdeploy import hosts_file
-from tfdeploy.hosts_file import find_hosts_file, hosts_flag
+from tfdeploy.config import hosts_file
+from tfdeploy.config.hosts_file import find_hosts_file, hosts_flag
 
 
 @pytest.fixture

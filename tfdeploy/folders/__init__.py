@@ -1,0 +1,1 @@
+"""The folders on the controller: of runs, and of the user."""

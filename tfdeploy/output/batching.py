@@ -1,0 +1,67 @@
+"""Bursts of events: the first few are reported one by one, the rest in groups."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+GROUP_S = 1.0  # events that arrive within this time are reported together
+QUIET_S = 5.0  # after this time without an event, the next ones are reported one by one again
+
+
+class Batch(Generic[T]):
+    """Call `report` with every event that is added: with one at a time for the first `single` of a
+    burst, then with several. Any thread may add events.
+
+    A thread of its own reports the events that wait. If that fails because the output is closed,
+    the next `add` raises why: OSError, or SystemExit, which rich makes of it.
+
+    Call `flush` before printing anything else, so that events appear in the order they happened.
+    """
+
+    def __init__(self, report: Callable[[Sequence[T]], None], single: int) -> None:
+        self._report = report
+        self._single = single
+        self._burst = 0  # events in the current burst
+        self._last_event = time.monotonic()
+        self._waiting: list[T] = []
+        self._failure: OSError | SystemExit | None = None
+        self._lock = threading.RLock()  # `report` may call `flush`
+
+    def add(self, event: T) -> None:
+        with self._lock:
+            if self._failure:
+                raise self._failure
+            now, previous = time.monotonic(), self._last_event
+            self._last_event = now
+            self._burst = 1 if now - previous > QUIET_S else self._burst + 1
+            if self._burst <= self._single:
+                self.flush()
+                self._report([event])
+                return
+            self._waiting.append(event)
+            if len(self._waiting) == 1:
+                timer = threading.Timer(GROUP_S, self._flush_in_thread)
+                timer.daemon = True
+                timer.start()
+
+    def flush(self) -> None:
+        """Report the events that wait."""
+        with self._lock:
+            events, self._waiting = self._waiting, []
+            if events:
+                self._report(events)
+
+    def _flush_in_thread(self) -> None:
+        try:
+            self.flush()
+        except (OSError, SystemExit) as error:
+            self._failure = error
+
+
+# Tasks
