@@ -65,8 +65,8 @@ def refuse_what_cannot_be_compared(training: Training) -> None:
         )
     if training.checkpoint_dir.startswith("/"):
         raise PlanError(
-            f"training.checkpoint_dir is {training.checkpoint_dir}: each run would continue from the "
-            "checkpoint of the run before",
+            f"training.checkpoint_dir is {training.checkpoint_dir}: each run would continue from "
+            "the checkpoint of the run before",
             "use a relative path, so that each run has its own folder",
         )
 
