@@ -94,7 +94,8 @@ def start_run(
     try:
         return _start(fleet, intent, watcher, push_first=True, queue=queue)
     except TfdeployError as error:
-        if not any(isinstance(each, LeaseConflict) for each in individual_errors(error)):
+        is_conflict = any(isinstance(each, LeaseConflict) for each in individual_errors(error))
+        if not (is_conflict and _are_refusals(error)):  # else it may still have tasks
             raise
     again = plan_on_free(fleet, intent.all_hosts, intent.options)
     return _start(fleet, again, watcher, push_first=True, queue=queue)

@@ -273,9 +273,11 @@ class OwnFolder:
         try:  # a folder after its content
             for folder, below, names, descriptor in os.fwalk(".", topdown=False, dir_fd=top):
                 for name in names:
-                    _remove_unless(is_wanted, os.path.normpath(f"{folder}/{name}"), descriptor)
+                    with suppress(FileNotFoundError):  # another process was faster
+                        _remove_unless(is_wanted, os.path.normpath(f"{folder}/{name}"), descriptor)
                 for name in below:
-                    _remove_if_empty(name, descriptor)
+                    with suppress(FileNotFoundError):
+                        _remove_if_empty(name, descriptor)
         finally:
             os.close(top)
 

@@ -54,7 +54,9 @@ def choose(
     used = tuple(host for host in hosts if host.spare or any(count_tasks(host).values()))
     shares = (f"{n} on {h} ({_describe(usable[h], inventory.host(h))})" for h, n in chosen.items())
     why = f'place = "free": {format_count(workers, "worker")} on the fewest hosts: '
-    return inventory.copy_with({"hosts": used}), why + ", ".join(shares)
+    # The record of the run says it by its hosts: it can be started again.
+    training = inventory.training.copy_with({"place": None, "workers": None})
+    return inventory.copy_with({"hosts": used, "training": training}), why + ", ".join(shares)
 
 
 def _with_workers(host: Host, usable: Mapping[str, Host], chosen: Mapping[str, int]) -> Host:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.planning.frameworks import TITLES, title
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def differences(
         if len({*shown.values()}) > 1:
             is_refused = name in TITLES and len({*minors.values()}) > 1
             is_refused = is_refused and training.versions != "any"
-            (refused if is_refused else noted).append(f"{title(name)} {_by_version(shown)}")
+            (refused if is_refused else noted).append(
+                escape_line(f"{title(name)} {_by_version(shown)}")
+            )
     refusals = [TfdeployError("; ".join(refused) + ONE_MINOR, INSTALL + ANY)] if refused else []
     notes = [TfdeployError(f"hosts differ: {'; '.join(noted)}", INSTALL)] if noted else []
     return refusals, notes

@@ -15,7 +15,7 @@ from itertools import islice
 from . import TYPE_CHECKING
 from .event_records import EVENTS
 from .event_scalars import read_scalars
-from .filesystem import walk
+from .filesystem import open_regular, walk
 from .log_patterns import EPOCH, ESCAPE, STEP
 from .trials import is_number
 from .units import MAX_ENTRIES
@@ -101,7 +101,7 @@ class Objective:
                 self._read_json(line)
 
     def _read_from(self, path: str, start: int) -> bytes:
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             file.seek(start)
             data = file.read(MAX_FILE_BYTES)
         self._offsets[path] = start + len(data)

@@ -223,3 +223,16 @@ def test_a_descriptor_is_open_as_long_as_a_folder_uses_it(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before + 1
     del below
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_cleaning_does_not_fail_if_another_process_is_faster(folder):
+    for name in ("a/b", "a/c", "d/e"):
+        folder.write(name, [b"x"])
+
+    def delete_all(name):
+        for each in ("a", "d"):
+            folder.remove(each)
+        return True
+
+    folder.clean(delete_all)
+    assert folder.files() == {}

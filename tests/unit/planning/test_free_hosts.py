@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support.builders import make_inventory
 
+from tfdeploy.config import toml_text
+from tfdeploy.config.inventory import parse
 from tfdeploy.errors import PlanError
 from tfdeploy.planning.free_hosts import choose
 
@@ -53,3 +55,10 @@ def test_of_a_list_of_gpus_those_that_are_free_are_used():
 def test_a_host_with_workers_of_its_own_is_refused():
     with pytest.raises(PlanError, match=r"hosts.g1.workers: found 2; place = .free. in"):
         chosen(1, "[hosts.g1]\ngpus = 4\nworkers = 2\n")
+
+
+def test_what_was_chosen_can_be_started_again_from_the_record(tmp_path):
+    inventory, _ = choose(make_inventory(HOSTS, training=TRAINING), FREE, 3)
+    again = parse(toml_text.write(inventory.to_toml()), tmp_path / "hosts.toml")
+    assert (again.training.place, again.training.workers) == (None, None)
+    assert [(host.name, host.workers) for host in again.hosts] == [("g3", 3)]

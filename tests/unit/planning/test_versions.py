@@ -42,3 +42,10 @@ def test_any_version_is_only_noted_if_the_user_says_so():
         note.message
         == "hosts differ: Keras 2.15 on a, 3.3 on b; TensorFlow 2.15.1 on a, 2.16.1 on b"
     )
+
+
+def test_what_a_host_calls_a_version_adds_no_line():
+    forged = {"torch": "2.1\nerror: x", "x\ny": "1"}
+    errors, notes = differences({"a": forged, "b": {"torch": "9", "x\ny": "2"}},
+                                make_inventory().training)  # fmt: skip
+    assert not any("\n" in each.message for each in (*errors, *notes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from support import events
@@ -97,3 +98,8 @@ def test_a_csv_may_have_whole_arrays(trial):
     array = " ".join(["0.5"] * 50_000)
     (trial / "log.csv").write_text(f"epoch,weights,loss\n0,{array},0.5\n1,{array},0.25\n")
     assert objective(trial, "loss", "min").points == [(0, 0.5), (1, 0.25)]
+
+
+def test_a_log_that_is_no_regular_file_is_not_waited_for(trial):
+    os.mkfifo(f"{trial}.log")
+    assert objective(trial).points == []

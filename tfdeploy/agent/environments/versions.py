@@ -48,7 +48,7 @@ def _folders(python: str, name: str) -> List[str]:
     python3.11, for example."""
     prefixes = [os.path.dirname(os.path.dirname(python))]
     try:
-        with open(os.path.join(prefixes[0], "pyvenv.cfg")) as file:
+        with open(os.path.join(prefixes[0], "pyvenv.cfg"), errors="replace") as file:
             is_alone = not re.search(r"(?mi)^include-system-site-packages *= *true", file.read())
     except OSError:  # no virtual environment
         is_alone = False

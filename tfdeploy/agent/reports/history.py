@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MAX_REASON = 500
 EVERY_S = 30.0
 IDLE_ANSWERS = 10
+OLD_S = 300.0  # what was answered before that says nothing of now
 LAST_BYTES = 1 << 13  # more than a line has
 LOOK_EVERY_S = 1.0
 TICK_S = 1.0
@@ -135,6 +136,7 @@ class IdleGpus:
         self._path = path
         self._line = self._newest_line()  # of an earlier start
         self._since: Optional[float] = None
+        self._answered_at = 0.0
         self._looked_at = -LOOK_EVERY_S
         self._idle_s = 0.0
 
@@ -145,9 +147,11 @@ class IdleGpus:
             return self._idle_s
         self._looked_at, line = now, self._newest_line()
         if line and line != self._line:
-            self._line = line
+            self._line, self._answered_at = line, now
             self._since = (self._since or now) if _is_idle(line) else None
             self._idle_s = now - self._since if self._since else 0.0
+        elif now > self._answered_at + OLD_S:
+            self._since, self._idle_s = None, 0.0
         return self._idle_s
 
     def _newest_line(self) -> bytes:

@@ -114,7 +114,8 @@ def _gpus(task_dir: str) -> Optional[List[int]]:
 def _versions(task_dir: str) -> Dict[str, str]:
     """Return what the task's process has reported of the framework that it has imported."""
     try:
-        lines = filesystem.read_bytes(paths.versions(task_dir))[:MAX_VERSIONS_BYTES]
+        with os.fdopen(filesystem.open_regular(paths.versions(task_dir)), "rb") as file:
+            lines = file.read(MAX_VERSIONS_BYTES)
     except OSError:
         return {}
     return {k: v for each in parse_lines(Imported, lines) for k, v in each.versions.items()}

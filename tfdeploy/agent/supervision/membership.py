@@ -37,6 +37,7 @@ TICK_S = 0.25
 FIRST_TICK_S = 0.01  # most tasks are stopped together, and `stop` waits for the chief's supervisor
 LAST_REPORT_S = 60.0  # for how long a task tries to report its end
 NOTIFY_AFTER_S = 60.0  # from when the others should have ended, if one does not report its end
+AWAY_S = 60.0  # after such a silence nobody knows whether a task's GPUs are idle
 EPISODE_S = 900.0  # a host that was not slow for so long is named again
 QUEUE_AWAY_S = 24 * 3600.0  # for how long a queued run waits for a host that does not answer
 
@@ -200,14 +201,15 @@ class ChiefMembership:
             if last.stops_run:
                 return termination.reported_stop(task, silent=last.silent)
         launch = self._queued if self._get_state().state == QUEUED else self._launch
-        return termination.chief_order(launch, reports, age_s, self._idle_s())
+        return termination.chief_order(launch, reports, age_s, self._idle_s(now))
 
-    def _idle_s(self) -> float:
+    def _idle_s(self, now: float) -> float:
         """Return for how long all GPUs of the run have been idle; 0 if it has none."""
-        received = self._server.reports.values()
-        own = self._idle_gpus.seconds() if self._idle_gpus else None
-        times = [own, *(last.idle_s for last in received if last.state not in ENDED)]
-        return min((each for each in times if each is not None), default=0.0)
+        times = [self._idle_gpus.seconds()] if self._idle_gpus else []
+        for last in self._server.reports.values():
+            if last.state not in ENDED and last.idle_s is not None:
+                times.append(last.idle_s if now < last.at + AWAY_S else 0.0)
+        return min(times, default=0.0)
 
     def _silent_s(self, last: Report, now: float) -> float:
         """Return for how long a task has been silent. One in the queue sends few messages, and may

@@ -49,3 +49,10 @@ def test_of_another_program_only_the_drivers_are_known(tmp_path, monkeypatch):
     monkeypatch.setattr(versions, "NVIDIA", str(driver))
     found = versions.installed(make_launch(argv=["/bin/sh"]))
     assert found == {"Linux": platform.release(), "NVIDIA driver": "550.54.15"}
+
+
+def test_a_setting_that_is_no_utf8_hides_no_package(tmp_path):
+    virtual_environment(tmp_path / "a", "", "one-1.dist-info")
+    (tmp_path / "a/pyvenv.cfg").write_bytes("home = /home/José\n".encode("latin-1"))
+    found = versions.installed(make_launch(argv=[str(tmp_path / "a/bin/python")]))
+    assert found["one"] == "1"

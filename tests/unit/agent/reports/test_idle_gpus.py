@@ -50,3 +50,9 @@ def test_a_gpu_that_reports_no_percentage_is_not_idle(gpus):
 
 def test_the_line_of_an_earlier_start_does_not_count(gpus):
     assert [gpus(), gpus()] == [0.0, 0.0]
+
+
+def test_after_a_long_time_without_an_answer_nobody_knows_that_they_are_idle(gpus):
+    assert [gpus(0.0), gpus(0.0)] == [0.0, 30.0]
+    assert [gpus() for _ in range(12)][-1] == 0.0
+    assert [gpus(0.0), gpus(0.0)] == [0.0, 30.0]

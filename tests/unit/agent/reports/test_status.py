@@ -167,3 +167,13 @@ def test_a_task_that_a_signal_has_stopped_is_named(task, monkeypatch, answer, he
     report = status.report("p", "r", "worker:0", probe=True)
     assert report.health == health
     assert report.reason == "a signal has stopped pid 8; kill -CONT 8 continues it"
+
+
+def test_of_versions_only_a_regular_file_counts(task):
+    write_state(task, "SUCCEEDED")
+    with open(paths.versions(task), "w") as file:
+        file.write('{"versions": {"torch": "2.1"}}\n')
+    assert status.report("p", "r", "worker:0").versions == {"torch": "2.1"}
+    os.remove(paths.versions(task))
+    os.mkfifo(paths.versions(task))
+    assert status.report("p", "r", "worker:0").versions == {}

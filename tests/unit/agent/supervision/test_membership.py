@@ -10,6 +10,7 @@ from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.reports import notify
 from tfdeploy.agent.supervision import membership, watch
+from tfdeploy.agent.supervision.heartbeat import Report
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import READY, Notification, Pace, TaskState
 
@@ -156,3 +157,16 @@ def test_a_slow_worker_is_sent_once_for_each_episode(paced, monkeypatch):
     report(chief, others, 4.0, 1.0)
     chief.report_pace(USUAL)
     assert [host for host, _ in sent] == ["c", "b", "c"]
+
+
+@pytest.mark.parametrize(("silent_s", "reason"), [(5.0, "its GPUs were idle"), (300.0, "")])
+def test_a_host_that_is_away_keeps_idle_gpus_from_ending_the_run(tmp_path, silent_s, reason):
+    launch = make_launch(heartbeat=make_heartbeat_settings(), idle_gpu_stop_s=600.0)
+    chief = membership.join(launch, str(tmp_path), lambda: replace(STATE, state=READY), list)
+    at = time.monotonic()
+    for task, sent_at, idle_s in (("ps:0", at, None), ("worker:1", at - silent_s, 900.0)):
+        chief._server.reports[task] = Report(sent_at, READY, "", idle_s=idle_s)
+    order = chief.order()
+    chief.close()
+    assert bool(order) == bool(reason)
+    assert order is None or reason in order.reason

@@ -32,7 +32,8 @@ def write(run: Run, trials: TrialsResult | None) -> None:
     for trial in trials.trials if trials else ():
         data, file = b"".join(records(trial)), f"trials/{trial.number}/{NAME}"
         if trial.number in numbers and own.size(file) != len(data):
-            own.write(file, [data])
+            with suppress(OSError):  # a full disk, or a folder of this name
+                own.write(file, [data])
 
 
 def records(trial: Trial) -> Iterator[bytes]:

@@ -48,3 +48,13 @@ def test_a_trial_with_events_has_its_parameters_beside_them_with_its_end_when_it
     board.prepare_events(run)
     assert len(file.read_bytes()) > len(begin)
     assert board.events_of(run) == [events.stat().st_size]
+
+
+def test_a_host_that_takes_the_place_of_a_trials_parameters_stops_nothing(tmp_path):
+    run = make_run(tmp_path, top="[trials]\npoints = [{lr = '0.1'}, {lr = '0.2'}]\n")
+    for path in (f"0/{hparams.NAME}/{NAME}", f"1/{NAME}"):
+        events = run.folder / "events" / "trials" / path
+        events.parent.mkdir(parents=True)
+        events.write_bytes(version())
+    board.prepare_events(run)
+    assert (events.parent / hparams.NAME).is_file()
