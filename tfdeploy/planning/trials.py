@@ -40,8 +40,7 @@ def parse_params(texts: Sequence[str]) -> dict[str, Any]:
                 f'--param: found "{text}"; expected NAME=VALUE,VALUE… or NAME=FROM..TO[:log]'
             )
         if name in params:
-            hint = f"give all its values at once: --param {name}=VALUE,VALUE"
-            raise PlanError(f"--param: found {name} twice; expected it once", hint)
+            raise PlanError(f"--param: found {name} twice; expected it once, with all its values")
         found = RANGE.fullmatch(values)
         params[name] = _parse_range(text, *found.groups()) if found else values.split(",")
     return params
