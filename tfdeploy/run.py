@@ -376,16 +376,16 @@ def _named_run(base: Path, run: str) -> str:
 def ids_by_name(base: Path, pattern: str) -> list[str]:
     """Return the ids of the runs with this name, the newest first. `base` is the folder runs/. A
     `*` in the pattern stands for any characters, as in a shell."""
-    found = _records(base)
+    found = records(base)
     return [id_ for id_, v in found if v["name"] and fnmatchcase(v["name"], pattern)]
 
 
 def hosts_files(base: Path) -> set[str]:
     """Return the names of the hosts files of the newest runs in `base`, the folder runs/."""
-    return {str(values["hosts_file"]) for _, values in islice(_records(base), 20)}
+    return {str(values["hosts_file"]) for _, values in islice(records(base), 20)}
 
 
-def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the id of each run and the content of its run.json, the newest run first."""
     for run_id in reversed(run_ids(base)):
         with suppress(RunError, OSError):  # a truncated record must not hide the others
@@ -393,7 +393,7 @@ def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _newest_run(base: Path, hosts_file: Path) -> str:
-    for run_id, values in _records(base):
+    for run_id, values in records(base):
         if values["hosts_file"] == hosts_file.name and not values["sweep"]:
             return run_id
     raise NoRecord(

@@ -15,6 +15,9 @@ from support.ports import free_ports
 from support.projects import Project, environment
 from support.waiting import until
 
+from tfdeploy.config import inventory
+from tfdeploy.trust import store
+
 pytestmark = pytest.mark.slow
 
 
@@ -54,6 +57,18 @@ def delete_record(project):
     run_id = project.runs[-1]
     shutil.rmtree(project.folder / "runs")
     return run_id
+
+
+def test_a_run_of_another_hosts_file_is_not_taken_over(local):
+    project = local.project("--hold")  # only this project has no older run on the host
+    project.ok("push", "-q")
+    project.ok("start", "-q")
+    project.folder.joinpath("other.toml").write_text((project.folder / "hosts.toml").read_text())
+    store.remember(inventory.load(project.folder / "other.toml"))
+    stopped = project.tf("stop", "--hosts", "other.toml")
+    assert stopped.returncode == 2
+    assert "no run was started from other.toml yet" in stopped.stderr
+    assert {task["state"] for task in project.status().values()} == {"READY"}
 
 
 @pytest.mark.parametrize("command", ["status", "logs", "collect", "resume", "stop"])

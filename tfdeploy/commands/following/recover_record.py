@@ -52,19 +52,23 @@ class RecoveredRun:
 
 def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) -> RecoveredRun:
     """Find a run on the hosts and write its record: the run `run_id`, or the newest that is not
-    part of a sweep.
+    part of a sweep, and of no other hosts.toml of this folder.
 
     Raises `missing`, with the hosts that did not answer, if no host knows it; RunError if the hosts
     have different records of it, or hosts.toml lacks one of its hosts.
     """
     if run_id and not runs.ID.fullmatch(run_id):
         raise missing
+    base = inventory.file.parent
+    known = runs.records(base / runs.FOLDER)
+    of_others = {id_ for id_, values in known if (base / values["hosts_file"]).is_file()}
     with Fleet(inventory) as fleet:
         outcomes = fleet.outcomes(
             fleet.agents, lambda agent: _ask_records(agent, inventory.project)
         )
         by_host = {h: r for h, r in outcomes.items() if not isinstance(r, TfdeployError)}
         records = {r for stored in by_host.values() for r in stored if run_id in (None, r.id)}
+        records = records if run_id else {r for r in records if r.id not in of_others}
         for stored in sorted(records, reverse=True):
             candidate = _fetch(fleet, inventory, stored, by_host)
             if run_id or (candidate.differing == () and not candidate.run.of_sweep):
