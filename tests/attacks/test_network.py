@@ -77,10 +77,10 @@ def test_nobody_else_gets_an_answer_before_during_and_after_a_run(tmp_path):
         site.ok("push")
         assert call(STRANGER, servers()) == silent
         site.ok("start")
+        _assert_another_user_of_a_host_gets_no_answer(site)  # first: not every refusal is logged
         assert call(STRANGER, servers()) == silent
         _assert_no_port_says_anything_to_a_stranger()
         assert_it_goes_on(site)
-        _assert_another_user_of_a_host_gets_no_answer(site)
         _assert_another_user_of_another_host_reaches_a_task_as_plan_says(site)
         assert_it_goes_on(site)
         site.ok("stop")

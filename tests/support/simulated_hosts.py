@@ -42,7 +42,9 @@ from tfdeploy.errors import Unreachable
 from tfdeploy.hosts import fleet, parallel
 from tfdeploy.shared import parallel as agent_parallel
 from tfdeploy.shared import records
+from tfdeploy.shared.protocol.message import Message
 from tfdeploy.shared.protocol.preflight import StillRunning
+from tfdeploy.shared.protocol.record import to_json
 from tfdeploy.shared.records import ENDED, READY, STOPPED, TaskState
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.local import LocalTransport
@@ -101,6 +103,7 @@ class Simulation:
         self.faults = Faults()
         self._here = threading.local()
         self._supervisors: dict[int, str] = {}
+        self.defects: list[Exception] = []  # of agents: a command takes them for a host's failure
 
     # Commands
 
@@ -122,6 +125,8 @@ class Simulation:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             self.faults.kill_after = None
+        if self.defects:
+            raise self.defects[0]
         return Done(code, out.getvalue(), err.getvalue())
 
     # Hosts
@@ -305,11 +310,18 @@ class AgentStream:
         if not verb:
             return
         try:
-            for answer in verbs._answers(*verbs._call(verb, body)):
-                yield self._print(answer)
+            function, named = verbs._call(verb, body)
+            found = function(**named)
+            answers = [found] if isinstance(found, Message) else found
+            for answer in answers:
+                yield self._print(to_json(answer))
+            if answers is found:
+                yield self._print({"end": True})
         except verbs.Refusal as refusal:
             yield self._print(verbs._refused(refusal))
         except Exception as error:
+            if not isinstance(error, OSError):  # of a disk that is full, for example
+                self._simulation.defects.append(error)
             removed = verbs._removed(body)
             failed = {"failed": f"{type(error).__name__}: {error}"}
             yield self._print(verbs._refused(removed) if removed else failed)
@@ -351,7 +363,7 @@ def _replacements(simulation: Simulation) -> Iterator[tuple[object, str, object]
     yield process, "task_processes", lambda *_: []
     yield process, "end_all", lambda *_: []
     yield start, "_fork_supervisor", simulation.supervise
-    yield resources, "acquire", lambda launches, gpus: (launches, {x.task: [] for x in launches})
+    yield resources, "acquire", lambda launches, *_: (launches, {x.task: [] for x in launches})
     yield start, "_require_lasting_session", lambda: None
     yield start_and_follow, "_refuse_without_caller", lambda: None
     yield reachability, "unfinished_tasks", unfinished
