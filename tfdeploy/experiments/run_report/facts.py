@@ -7,7 +7,7 @@ import os
 import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
@@ -145,7 +145,7 @@ def _gather(run: Run, status: RunStatus | None, trials: TrialsResult | None) -> 
         paces=[*_paces(run)],
         previous=_previous(run),
         redact=redactor,
-        trials=trials,
+        trials=trials and _without_secrets(trials, redactor),
     )
 
 
@@ -155,6 +155,12 @@ def _started_s(run: Run, histories: Mapping[str, tuple[Change, ...]]) -> float:
     known = [changes[0] for changes in histories.values() if changes]
     first = [change.at for change in known if change.state == records.STARTING]
     return min(first, default=_time_of(run.id))
+
+
+def _without_secrets(found: TrialsResult, redact: Redactor) -> TrialsResult:
+    shown = [{name: redact(text) for name, text in t.parameters.items()} for t in found.trials]
+    each = zip(found.trials, shown, strict=True)
+    return replace(found, trials=tuple(replace(trial, parameters=own) for trial, own in each))
 
 
 def _gpu_use(run: Run, started_s: float, now: float) -> dict[str, tuple[GpuSample, ...]]:

@@ -77,3 +77,14 @@ def test_the_page_has_the_trials_and_no_curve_of_a_slot(facts):
 def test_a_run_without_values_has_a_table_and_no_picture(facts):
     shown = trials.view(facts(None, None), "x")
     assert (len(shown.rows), shown.parallel, shown.charts) == (3, None, ())
+
+
+def test_the_value_of_a_secret_is_no_parameter_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.setenv("KEY", "correct horse battery")
+    top = "[trials]\nobjective = 'acc:max'\npoints = [{key = 'correct horse battery'}]\n"
+    run = finished_run(tmp_path, top=top, training='secrets = ["KEY"]')
+    record = TrialRecord(0, 1, SUCCEEDED, "worker:0", value=0.5, at=START)
+    (run.folder / "logs/worker-0.trials.jsonl").write_bytes(to_line(record))
+    text = page.render([gather(run, None, list_trials(None, run))])
+    assert "correct" not in text
+    assert "key=(hidden)" in text
