@@ -40,6 +40,16 @@ def read_bytes(path: str) -> bytes:
         os.close(descriptor)
 
 
+def read_end(path: str, size: int) -> bytes:
+    """Return the last `size` bytes of a file; b"" if it can't be read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            return file.read(size)
+    except OSError:
+        return b""
+
+
 def replace_file(path: str, content: bytes, mode: int = 0o666, fresh: str = "") -> None:
     """Write a file beside `path` and rename it: a reader sees the old content or the new one.
 

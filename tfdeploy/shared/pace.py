@@ -18,7 +18,7 @@ SLACK_S = 45.0  # a line comes every 30 s
 SLOW = 0.7  # of the median of all workers
 LONG_S = 240.0  # a shorter time says little
 TRAINING = ("chief", "worker")
-TIMES = 3.0  # a figure is different if it is so many times the median of the other hosts
+TIMES = 3.0  # a figure is different if it is this many times the median of the other hosts
 # What may slow down a host: from which value on it is worth a word, the words, how a number is
 # written, and in which unit.
 FIGURES: Mapping[str, Tuple[float, str, str, float]] = {

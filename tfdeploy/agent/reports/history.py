@@ -9,13 +9,12 @@ the states only the newest MAX_HISTORY_BYTES are kept.
 from __future__ import annotations
 
 import json
-import os
 import select
 import time
 from contextlib import suppress
 
 from ...shared import TYPE_CHECKING, records
-from ...shared.filesystem import append_line
+from ...shared.filesystem import append_line, read_end
 from ...shared.records import MAX_HISTORY_BYTES
 from ..machine import gpu_health
 from ..machine.nvidia import GpuSampler
@@ -155,12 +154,7 @@ class IdleGpus:
         return self._idle_s
 
     def _newest_line(self) -> bytes:
-        try:
-            with open(self._path, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
-                return next(iter(file.read().splitlines()[-1:]), b"")
-        except OSError:
-            return b""
+        return next(iter(read_end(self._path, LAST_BYTES).splitlines()[-1:]), b"")
 
 
 def _is_idle(line: bytes) -> bool:

@@ -13,7 +13,7 @@ import os
 import time
 
 from ...shared import TYPE_CHECKING, records
-from ...shared.filesystem import append_line
+from ...shared.filesystem import append_line, read_end
 from ...shared.pace import Counters, newest
 from ...shared.protocol.message import parse_lines
 from ...shared.protocol.record import to_json
@@ -61,7 +61,7 @@ def record(
 
 def read(project: str, run: str, task: str) -> Optional[Pace]:
     """Return the pace of a task in the last five minutes; None if it is not known."""
-    data = progress.read_end(paths.pace_history(project, run, task), READ_BYTES)
+    data = read_end(paths.pace_history(project, run, task), READ_BYTES)
     return newest([*parse_lines(Counters, data)])
 
 

@@ -21,6 +21,7 @@ import time
 
 from ...shared import TYPE_CHECKING
 from ...shared.event_records import events, read_varint
+from ...shared.filesystem import read_end
 from ...shared.log_patterns import BATCH, EPOCH, ESCAPE, KERAS_BATCH, LOSS, OTHER_BAR, STEP
 from ...shared.protocol.record import Record
 from ...shared.records import LogProgress
@@ -71,16 +72,6 @@ def quiet_s(log: str, files: List[EventFile]) -> Optional[float]:
     except OSError:
         pass
     return max(0.0, time.time() - max(changes)) if changes else None
-
-
-def read_end(path: str, size: int) -> bytes:
-    """Return the last `size` bytes of a file; b"" if it can't be read."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
-            return file.read(size)
-    except OSError:
-        return b""
 
 
 def _highest_step(data: bytes) -> Optional[Tuple[int, float]]:
