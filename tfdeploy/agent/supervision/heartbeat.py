@@ -51,6 +51,7 @@ class Report(Record):
     silent: bool = False  # and nobody is notified of that end
     cause: str = ""
     restarts: int = 0
+    lost_round: int = 0  # the newest of rounds.py that its loss has begun
     holds: bool = False  # it waits in the queue, and has taken its GPUs and ports
     idle_s: Optional[float] = 0.0  # for how long its GPUs have been idle; None: it has none
 
@@ -66,9 +67,10 @@ class HeartbeatServer:
 
     An answer has `ended` ({"state", "reason"} of the chief, None before its end), `checkpoint` (the
     offered checkpoint or None), `outputs` (the list of other offered files or None), `going` (the
-    tasks that have not reported their end) and `sources` (the addresses of the run's hosts). The
-    last two grow with the run: a request whose `known` is the digest of the current ones, `lists`,
-    or None, gets neither. `seen` is the address from which the request came. Anybody may have sent
+    tasks that have not reported their end), `sources` (the addresses of the run's hosts) and the
+    newest `round` of rounds.py with the task `lost` that began it. The lists `going` and `sources`
+    grow with the run: a request whose `known` is the digest of the current ones, `lists`, or None,
+    gets neither. `seen` is the address from which the request came. Anybody may have sent
     it again, so it counts only once the task has it among the sources of a report, which are
     signed. A request with `advance` also gets the count of run_progress.py, one with `backup` the
     offer of backups.py, one with `trial` what `on_trial` answers to it and to `trials`, the records
@@ -86,6 +88,7 @@ class HeartbeatServer:
         on_news: Callable[[], None] = lambda: None,
         backup: Callable[[], Optional[Body]] = lambda: None,
         on_trial: Optional[OnTrial] = None,
+        newest_round: Callable[[], Tuple[int, str]] = lambda: (0, ""),
     ) -> None:
         self.settings = settings
         self.reports = {task: Report(time.monotonic(), "", "") for task in _others(settings)}
@@ -101,6 +104,7 @@ class HeartbeatServer:
         self._on_news = on_news
         self._backup = backup
         self._on_trial = on_trial
+        self._newest_round = newest_round
         self._read = read
         self._server = ConnectionServer(settings.port, self._answer, TIMEOUT_S)
 
@@ -149,12 +153,14 @@ class HeartbeatServer:
         question, data = signing.read(signing.Question, body), b""
         if question.state and sender in self.reports and self._store(sender, question):
             self._on_news()
-        lists = self.lists()
+        lists, (number, lost) = self.lists(), self._newest_round()
         answer: Body = {
             "ended": self.ended,
             "checkpoint": self.checkpoint,
             "outputs": self.outputs,
             "lists": lists["lists"],
+            "round": number,
+            "lost": lost,
             "seen": plain(connection.peer_address()),
         }
         if question.known not in (lists["lists"], None):
@@ -187,6 +193,7 @@ class HeartbeatServer:
             question.silent,
             signing.text(question.cause),
             question.restarts,
+            question.lost_round,
             question.holds,
             question.idle_s,
         )

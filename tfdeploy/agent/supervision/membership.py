@@ -18,6 +18,7 @@ from .. import paths
 from . import heartbeat, signing, termination
 from .heartbeat import ASIDE, GO, QUEUED_INTERVAL_S, WAIT, HeartbeatClient, HeartbeatServer
 from .replication import replicas
+from .rounds import Rounds
 from .run_progress import RunProgress
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class ChiefMembership:
         self._get_sources = get_sources
         self._task_dir = task_dir
         self._idle_gpus = _idle_gpus(launch)
+        self.rounds = Rounds(launch)
         self.begin()
         self._slow_since: Dict[str, float] = {}
         self._is_notified = not launch.notify.targets("on_end", "on_failure")
@@ -110,6 +112,7 @@ class ChiefMembership:
             _wake_supervisor,
             self._offer.offer_backup,
             self._board.report if self._board else None,
+            lambda: (self.rounds.newest, self.rounds.lost),
         )
         self._offer.start(self._server)
 
@@ -198,6 +201,7 @@ class ChiefMembership:
         }
         age_s = now - self._started_at
         for task, last in received.items():
+            self.rounds.hear(last.lost_round, task)
             if last.stops_run:
                 return termination.reported_stop(task, silent=last.silent)
         launch = self._queued if self._get_state().state == QUEUED else self._launch
@@ -282,6 +286,7 @@ class OtherMembership:
         self._launch, self._queued = launch, _while_queued(launch)
         self._task_dir = task_dir
         self._idle_gpus = _idle_gpus(launch)
+        self.rounds = Rounds(launch)
         self.begin()
         self._holds = False
         self._get_state = get_state
@@ -390,6 +395,7 @@ class OtherMembership:
     def order(self) -> Optional[Order]:
         """Return the order for this task, or None while it may continue."""
         now, client = time.monotonic(), self._client
+        self.rounds.hear(client.answer.get("round", 0), client.answer.get("lost", ""))
         ended_s = None if client.ended_at is None else now - client.ended_at
         return termination.other_order(
             self._queued if self._get_state().state == QUEUED else self._launch,
@@ -436,6 +442,7 @@ class OtherMembership:
             "reason": state.reason,
             "cause": state.cause,
             "restarts": state.restarts,
+            "lost_round": self.rounds.begun,
             "sources": self._get_sources(),
             "holds": self._holds,
             "pace": self._pace and to_json(self._pace),

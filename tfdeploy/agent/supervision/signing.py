@@ -163,6 +163,7 @@ class Question(Message):
     reason: str = ""
     cause: str = ""
     restarts: int = 0
+    lost_round: int = 0
     of_run: bool = False
     silent: bool = False
     sources: List[str] = field(default_factory=list)
@@ -206,6 +207,8 @@ class Answer(Message):
     outputs: Optional[Offer]
     lists: str
     seen: str
+    round: int = 0
+    lost: str = ""
     going: List[str] = field(default_factory=list)
     sources: List[str] = field(default_factory=list)
     advance: int = 0

@@ -70,6 +70,8 @@ class Supervisor:
             outcome, cause = self._run_attempt()
             decision = self._decide(outcome)
             self.log.flush()
+            if decision.state == BACKOFF and self.attempts[-1].ready:
+                self.membership.rounds.lose_attempt()
             planned = self._order is not None and self._order.planned
             self.write(
                 decision.state,
@@ -111,6 +113,7 @@ class Supervisor:
     def _run_attempt(self) -> Tuple[Exit, str]:
         """Run the process once. Return how it ended, and the other task that is the root cause."""
         self.attempts.append(Attempt(time.monotonic(), ready=False))
+        self.membership.rounds.start_attempt()
         self._peers.resolve()
         self.log.tail = b""  # the output of an earlier attempt does not explain this one's end
         self._oom_kills = shortage.oom_kills()
@@ -127,7 +130,7 @@ class Supervisor:
         order = self._order = self._watch(child)
         if order is None:
             return self._exit_by_itself(child), ""
-        if order.state == BACKOFF:
+        if order.state == BACKOFF and not self.membership.rounds.order():
             process.dump_stacks(self.mark, child.pid)
         self._end_all(child.pid)
         stopped = order.state == records.STOPPED
@@ -153,7 +156,7 @@ class Supervisor:
             self.task_dir,
             self.mark,
             self.log,
-            self._run_order,
+            lambda: self._run_order() or self.membership.rounds.order(),
             on_ready,
             on_exposed,
         )
@@ -176,6 +179,9 @@ class Supervisor:
         if reason:
             return Exit(code, reason="{}{}".format(describe_exit(code), reason), final=True)
         is_final, (failed, why) = self.membership.run_has_ended(), self.membership.failed_task()
+        together = self.membership.rounds.order()
+        if together:  # it noticed the loss itself
+            return Exit(code, reason=together.reason, final=is_final)
         if code < 0:
             return Exit(code, final=is_final, detail=self._memory_detail(code))
         tail, count = self.log.tail, self.membership.progress_count

@@ -154,12 +154,13 @@ def test_ready_port_needs_only_a_listener(supervise):
     assert run_alone(supervise, listen, ready="port").reaches("READY")
 
 
+WORKERS = ["worker:0", "worker:1"]
 LISTEN = "listener = socket.create_server(('', int(os.environ['PORT'])))\n"
 
 
-def meeting(supervise, code, index=0, **changes):
+def meeting(supervise, code, index=0, heartbeat=None, **changes):
     """Start a worker of two that are to meet at the port of worker:0."""
-    settings = make_heartbeat_settings(task=f"worker:{index}", needed=[])
+    settings = make_heartbeat_settings(**{"needed": [], **(heartbeat or {})})
     return supervise(code, index=index, ready="rendezvous", heartbeat=settings, **changes)
 
 
@@ -183,6 +184,35 @@ def test_a_task_that_meets_nobody_is_ready_after_ready_timeout_s_and_says_so(sup
                    ready_timeout_s=0.3)  # fmt: skip
     assert task.reaches("READY")
     assert task.state.reason == "it has not met worker:0 at its port within 0.3 s"
+
+
+def test_tasks_that_met_start_again_together_when_one_is_lost(supervise):
+    port = free_port()
+    connect = f"""
+while True:
+    try:
+        connection = socket.create_connection(('localhost', {port}))
+        break
+    except OSError:
+        time.sleep(0.05)
+"""
+    heartbeat = {"port": free_port(), "secret": secrets.token_hex(8), "tasks": WORKERS}
+    common = {"master_port": port, "policy": SOON, "heartbeat": heartbeat}
+    chief = meeting(supervise, LISTEN + RUN_UNTIL_LET_END, port=port, **common)
+    other = meeting(supervise, connect + RUN_UNTIL_LET_END, index=1, **common)
+    assert chief.reaches("READY") and other.reaches("READY")
+    os.kill(other.state.pid, signal.SIGKILL)
+    for task in (chief, other):  # the chief's process itself notices nothing
+        assert task.reaches("READY", restarts=1)
+    assert chief.state.reason == (
+        "worker:1 was lost, and all start again together; restart 1 of 10"
+    )
+    os.kill(chief.state.pid, signal.SIGKILL)
+    for task in (chief, other):
+        assert task.reaches("READY", restarts=2)
+    assert other.state.reason == (
+        "worker:0 was lost, and all start again together; restart 2 of 10"
+    )
 
 
 def test_a_port_opened_by_another_process_does_not_make_a_task_ready(supervise):

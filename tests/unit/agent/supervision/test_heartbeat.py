@@ -74,7 +74,7 @@ def start_client(short_intervals):
 def test_a_report_is_stored_and_answered():
     with heartbeat_server() as (server, settings):
         answer, data = request(settings, report_of("ps:0", "BACKOFF", "exit 1"))
-        no_news = {"ended": None, "checkpoint": None, "outputs": None}
+        no_news = {"ended": None, "checkpoint": None, "outputs": None, "round": 0, "lost": ""}
         hosts = {"going": ["ps:0", "worker:1"], "sources": [], "seen": "127.0.0.1"}
         assert answer == {**no_news, **hosts, "lists": answer["lists"]}
         assert data == b""
