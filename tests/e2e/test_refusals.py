@@ -18,7 +18,7 @@ def test_more_gpus_than_the_host_has_are_refused_before_anything_starts(project)
     project.ok("push")
     done = project.tfdeploy("start")
     assert done.returncode == 1
-    assert "worker1: worker:1 needs GPU 1, but nvidia-smi lists 1 GPU" in done.stderr
+    assert "worker1: worker:1 needs GPU 1, but its host has 1 GPU" in done.stderr
 
 
 def test_each_worker_of_a_host_gets_its_own_gpu(project):

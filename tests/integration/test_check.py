@@ -291,8 +291,8 @@ def test_a_gpu_that_a_foreign_process_uses_is_an_error_unless_it_is_shared(local
     ("listed", "visible", "expected"),
     [
         (2, [], "here: TensorFlow 2.21.0 sees 0 of its 2 GPUs"),
-        ([0, 2], [0, 2], "here: hosts.toml lists GPU 2, but nvidia-smi lists 2 GPUs"),
-        ([2, 4], [0, 1], "here: hosts.toml lists GPUs 2,4, but nvidia-smi lists 2 GPUs"),
+        ([0, 2], [0, 2], "here: hosts.toml lists GPU 2, but it has 2 GPUs"),
+        ([2, 4], [0, 1], "here: hosts.toml lists GPUs 2,4, but it has 2 GPUs"),
     ],
 )
 def test_gpus_that_tasks_could_not_use_are_an_error(

@@ -30,7 +30,8 @@ import typer.main
 from tfdeploy import cli
 from tfdeploy import run as runs
 from tfdeploy.agent import paths, verbs
-from tfdeploy.agent.machine import grpc_health, lock, nvidia, process
+from tfdeploy.agent.machine import grpc_health, lock, process
+from tfdeploy.agent.machine.devices import nvidia
 from tfdeploy.agent.outputs import hold, verify
 from tfdeploy.agent.preflight import reachability
 from tfdeploy.agent.queue import resources

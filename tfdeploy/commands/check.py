@@ -158,14 +158,18 @@ def _failed_imports(facts: HostFacts) -> Iterator[HostError]:
 
 
 def _invisible_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:
-    listed = sum(gpu in facts.gpus for gpu in gpus)
+    listed = [facts.gpus[gpu] for gpu in gpus if gpu in facts.gpus]
+    # Of several MIG instances, CUDA shows one process only some.
+    expected = 1 if any(" MIG " in name for name in listed) else len(listed)
     tensorflow = facts.imports.get(TENSORFLOW)
-    if tensorflow and not tensorflow.error and tensorflow.gpus < listed:
+    if tensorflow and not tensorflow.error and tensorflow.gpus < expected:
         yield AgentError(
             facts.host,
             f"TensorFlow {tensorflow.version} sees {tensorflow.gpus} of its "
-            f"{format_count(listed, 'GPU')}",
-            "check that it is built for GPUs and finds CUDA's libraries; "
+            f"{format_count(len(listed), 'GPU')}",
+            "check that it is tensorflow-rocm, and that the user may open /dev/kfd"
+            if listed[0].startswith("AMD")
+            else "check that it is built for GPUs and finds CUDA's libraries; "
             + (
                 "env.requirements: tensorflow[and-cuda]"
                 if facts.environment
@@ -181,9 +185,8 @@ def _missing_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:
         yield AgentError(
             facts.host,
             f"hosts.toml lists {'GPU' if len(missing) == 1 else 'GPUs'} {format_numbers(missing)}, "
-            "but nvidia-smi lists "
-            f"{format_count(len(facts.gpus), 'GPU') if facts.gpus else 'no GPU'}",
-            "correct the host's gpus",
+            f"but it has {format_count(len(facts.gpus), 'GPU') if facts.gpus else 'no GPU'}",
+            "correct the host's gpus: nvidia-smi -L lists them, or rocm-smi",
         )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_COMMAND = 50_000  # characters: splitting takes time by the square of the length
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 RESERVED_VARIABLES = (
-    *("TF_CONFIG", "CUDA_VISIBLE_DEVICES"),
+    *("TF_CONFIG", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
     *("TFDEPLOY_NAME", "TFDEPLOY_PEERS", "TFDEPLOY_RELEASE", "TFDEPLOY_RUN", "TFDEPLOY_TASK"),
     *("TFDEPLOY_TRIAL", "TFDEPLOY_REPEAT"),
 )

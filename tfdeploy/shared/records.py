@@ -149,8 +149,8 @@ class Notification(Record):
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-def visible_devices(gpus: Iterable[int]) -> str:
-    """Return the value of VISIBLE that shows a process only these GPUs."""
+def visible_devices(gpus: Iterable[object]) -> str:
+    """Return the value of VISIBLE that shows a process only these GPUs: indexes, or UUIDs."""
     return ",".join(map(str, gpus)) or "-1"
 
 
@@ -283,10 +283,10 @@ class Launch(Record):
     def task(self) -> str:
         return "{}:{}".format(self.job, self.index)
 
-    def on_gpus(self, gpus: List[int]) -> Launch:
-        """Return the launch of a task that has these GPUs, and no choice any more."""
-        env = {**self.env, VISIBLE: visible_devices(gpus)}
-        return replace(self, gpus=gpus, gpu_choice=[], env=env)
+    def on_gpus(self, gpus: List[int], variables: Dict[str, str]) -> Launch:
+        """Return the launch of a task that has these GPUs, which the variables show, and no choice
+        any more."""
+        return replace(self, gpus=gpus, gpu_choice=[], env={**self.env, **variables})
 
     def in_directory(self, directory: str) -> Launch:
         """Return the launch of a task whose directory is `directory`."""

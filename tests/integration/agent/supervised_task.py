@@ -24,7 +24,8 @@ import os, sys
 package, root, task_dir, lease = sys.argv[1:]
 sys.path.insert(0, package)
 sys.argv[0] = root + "/agent/abc.pyz"
-from tfdeploy.agent.machine import guard, leases, lock, nvidia, process
+from tfdeploy.agent.machine import guard, leases, lock, process
+from tfdeploy.agent.machine.devices import nvidia
 from tfdeploy.agent.reports import history
 from tfdeploy.agent.runs import supervise
 from tfdeploy.agent.supervision import heartbeat, membership, supervisor, termination, turn, watch

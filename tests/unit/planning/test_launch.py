@@ -259,6 +259,6 @@ def test_a_task_whose_gpus_its_host_chooses_sees_none_before():
     order = launches("[hosts.a]\ngpus = 2\nworkers = 1\ngpus_shared = true")["worker:0"]
     assert (order.gpus, order.gpu_choice, order.gpus_shared) == ([0], [0, 1], True)
     assert "CUDA_VISIBLE_DEVICES" not in order.env
-    chosen = order.on_gpus([1])
+    chosen = order.on_gpus([1], {"CUDA_VISIBLE_DEVICES": "1"})
     assert (chosen.gpus, chosen.gpu_choice) == ([1], [])
     assert chosen.env["CUDA_VISIBLE_DEVICES"] == "1"

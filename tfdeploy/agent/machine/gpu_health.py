@@ -10,14 +10,13 @@ import os
 import re
 
 from ...shared import TYPE_CHECKING
-from . import nvidia
+from .devices import nvidia
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Sequence, Tuple
     from xml.etree.ElementTree import Element
 
 KERNEL_LOG = "/dev/kmsg"
-QUERY = ("-q", "-x")
 EVERY_S = 60.0
 CPU_SHARE = 0.001  # of a core, for each task: a host may have eight
 RECORD_BYTES = 1 << 13
@@ -31,7 +30,7 @@ SLOWDOWN = re.compile(
 
 def problems() -> Dict[int, str]:
     """Return a sentence about each GPU with which something may be wrong, by its index."""
-    return dict(parse(nvidia.run_nvidia_smi(*QUERY), xids()))
+    return dict(parse(nvidia.run_nvidia_smi(*nvidia.DETAILS), xids()))
 
 
 def sampler(indexes: Sequence[int]) -> nvidia.NvidiaSmiSampler:
@@ -40,7 +39,7 @@ def sampler(indexes: Sequence[int]) -> nvidia.NvidiaSmiSampler:
     def read(listing: str) -> List[str]:
         return [words for _, words in parse(listing, xids(), indexes)]
 
-    return nvidia.NvidiaSmiSampler(QUERY, read, indexes, EVERY_S, CPU_SHARE)
+    return nvidia.NvidiaSmiSampler(nvidia.DETAILS, read, indexes, EVERY_S, CPU_SHARE)
 
 
 def parse(
@@ -48,13 +47,7 @@ def parse(
 ) -> Iterator[Tuple[int, str]]:
     """Yield the index and the sentence of each GPU in a listing of all, or of these `indexes`.
     `xids` are the numbers of the kernel's Xid messages by PCI address, such as 0000:3b:00. Pure."""
-    from xml.etree import ElementTree  # only hosts with GPUs need it
-
-    try:
-        gpus = ElementTree.fromstring(listing).findall("gpu")
-    except ElementTree.ParseError:
-        return
-    for index, gpu in zip(indexes or range(len(gpus)), gpus):  # noqa: B905 - Python 3.8
+    for index, gpu, _ in nvidia.numbered(listing, indexes):
         found = [*_memory(gpu), *_speed(gpu)]
         numbers = xids.get(gpu.get("id", "").lower()[-12:-2], [])
         if numbers:
@@ -68,11 +61,13 @@ def _memory(gpu: Element) -> Iterator[str]:
     """Yield what is wrong with the memory."""
     volatile = gpu.find("ecc_errors/volatile")
     cells = [] if volatile is None else [*volatile.iter()]
-    errors = sum(_number(each.text) for each in cells if "uncorrectable" in each.tag)
-    errors += _number(gpu.findtext("ecc_errors/volatile/double_bit/total"))  # of older drivers
+    errors = sum(nvidia.number(each.text) for each in cells if "uncorrectable" in each.tag)
+    errors += nvidia.number(
+        gpu.findtext("ecc_errors/volatile/double_bit/total")
+    )  # of older drivers
     if errors:
         yield "{} uncorrectable memory errors since it was reset".format(errors)
-    retired = _number(gpu.findtext("retired_pages/double_bit_retirement/retired_count"))
+    retired = nvidia.number(gpu.findtext("retired_pages/double_bit_retirement/retired_count"))
     if retired:
         yield "{} pages of its memory are retired".format(retired)
     pending = [each.text for each in gpu.iter() if each.tag in PENDING]
@@ -89,19 +84,13 @@ def _speed(gpu: Element) -> Iterator[str]:
     if names:
         yield "its clocks are throttled ({})".format(", ".join(names))
     links = "pci/pci_gpu_link_info/link_widths/{}_link_width"
-    now, most = (_number(gpu.findtext(links.format(name))) for name in ("current", "max"))
+    now, most = (nvidia.number(gpu.findtext(links.format(name))) for name in ("current", "max"))
     if 0 < now < most:
         yield "its PCIe link has {} of {} lanes".format(now, most)
-    heat = _number(gpu.findtext("temperature/gpu_temp"))
-    slow = _number(gpu.findtext("temperature/gpu_temp_slow_threshold"))
+    heat = nvidia.number(gpu.findtext("temperature/gpu_temp"))
+    slow = nvidia.number(gpu.findtext("temperature/gpu_temp_slow_threshold"))
     if heat >= slow > 0:
         yield "it has {} C, and slows down from {} C on".format(heat, slow)
-
-
-def _number(text: object) -> int:
-    """Return the number at the start of a text such as "16x" or "45 C"; 0 if there is none."""
-    match = re.match(r"\d+", str(text).strip())
-    return int(match[0]) if match else 0
 
 
 def xids() -> Dict[str, List[str]]:

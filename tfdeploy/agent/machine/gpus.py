@@ -11,13 +11,13 @@ from contextlib import ExitStack, contextmanager
 
 from ...shared import TYPE_CHECKING
 from ..refusal import Refusal
-from . import gpu_health, leases, nvidia, process
+from . import devices, gpu_health, leases, process
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Tuple
 
     from ...shared.records import GpuNeed
-    from .nvidia import Gpu, GpuProcess
+    from .devices.nvidia import Gpu, GpuProcess
 
 # The driver frees the memory of a process after its end, and a start passes its leases to
 # supervisors only after its checks.
@@ -88,7 +88,7 @@ def _existing(need: GpuNeed, host_gpus: Dict[int, str]) -> Dict[int, str]:
 def foreign_use(gpus: Dict[int, str]) -> Dict[int, Refusal]:
     """Return the refusals of those GPUs that processes without a lease use."""
     found = {}
-    for gpu in nvidia.look():
+    for gpu in devices.look():
         if gpus.get(gpu.index) == gpu.resource and is_used(gpu):
             found[gpu.index] = _used_refusal(gpu, computing(gpu))
     return found

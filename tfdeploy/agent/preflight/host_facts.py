@@ -12,10 +12,10 @@ import time
 from ...shared import TYPE_CHECKING, parallel
 from ...shared.protocol.message import Invalid, parse
 from ...shared.protocol.preflight import ImportFacts, SurveyAnswer
-from ...shared.records import VISIBLE, visible_devices
 from .. import paths
 from ..environments import marker
-from ..machine import gpu_health, gpus, logind, nvidia, shared_directory
+from ..machine import devices, gpu_health, gpus, logind, shared_directory
+from ..machine.devices import nvidia
 from ..refusal import Refusal
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 from .program import IMPORT_S, exit_name, try_program
@@ -43,7 +43,6 @@ except BaseException as error:
     result = {"error": "{}: {}".format(type(error).__name__, error)}
 print("\\n" + json.dumps(result))
 """
-GPU_NAME = re.compile(r"^GPU (\d+): (.*?)(?: \(UUID: .*)?$", re.M)
 RSYNC_VERSION = re.compile(rb"rsync +version v?([\w.]+)")
 DRIVER = ("--query-gpu=driver_version", "--format=csv,noheader")
 
@@ -68,12 +67,13 @@ def survey(
     each task's `[program, PATH]`; an empty PATH means the agent's own. `sources` and `statements`
     are those of try_program.
     """
-    listing = nvidia.run_nvidia_smi("-L")
+    listed = devices.listed_if_possible()
+    host_gpus = {gpu.index: gpu.resource for gpu in listed}
     disk = os.statvfs(paths.root())
     unbuilt = bool(environment) and not marker.is_complete(project, environment)
     imports = [] if unbuilt else imports
-    visible = visible_devices(need.gpus)
-    env = {**env, VISIBLE: visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    visible = devices.variables(need.gpus, host_gpus)
+    env = {**env, **visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     # An environment is built with the agent's Python, unless hosts.toml names another version.
     own = (sys.executable, env, sources, []) if unbuilt else (python, env, sources, statements)
     tried = parallel.begin(lambda: try_program(*own))
@@ -81,7 +81,7 @@ def survey(
     hindrances = [
         *_unsafe_directory(),
         *_logout_refusals(),
-        *_taken_gpus(need, nvidia.parse_gpus(listing)),
+        *_taken_gpus(need, host_gpus),
         *_missing_programs(_findable(programs, python, environment, unbuilt)),
         *_unguarded(network),
     ]
@@ -89,15 +89,15 @@ def survey(
         version=".".join(map(str, sys.version_info[:3])),
         imports=dict(zip(imports, found)),  # noqa: B905 - Python 3.8 has no strict
         rsync=_rsync_version(),
-        gpus=dict(GPU_NAME.findall(listing)),
+        gpus={str(gpu.index): gpu.name for gpu in listed},
         here=shared_directory.store_id(),
         free_bytes=disk.f_bavail * disk.f_frsize,
         hindrances=[(refusal.message, refusal.hint) for refusal in hindrances],
         time=time.time(),
-        driver=nvidia.run_nvidia_smi(*DRIVER).partition("\n")[0].strip() if listing else "",
+        driver=nvidia.run_nvidia_smi(*DRIVER).partition("\n")[0].strip() if listed else "",
         unbuilt=unbuilt,
         program=tried(),
-        gpu_problems=[*gpu_health.problems().values()] if listing else [],
+        gpu_problems=[*gpu_health.problems().values()] if listed else [],
     )
 
 

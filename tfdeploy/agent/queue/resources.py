@@ -8,7 +8,7 @@ import time
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.record import replace
 from ...shared.records import gpu_need
-from ..machine import gpus, leases, ports
+from ..machine import devices, gpus, leases, ports
 from ..refusal import Refusal
 from . import places
 
@@ -35,7 +35,7 @@ def acquire(
         need = _without_awaited(launches, need, host_gpus)
     own = gpus.acquire(need, host_gpus, sick)
     try:
-        launches = _with_gpus(launches, [*own])
+        launches = _with_gpus(launches, [*own], host_gpus)
         numbers = [(port, each.task) for each in launches for port in _ports(each)]
         by_port = _acquire_ports([port for port, _ in numbers], [task for _, task in numbers])
     except Refusal:
@@ -120,13 +120,16 @@ def _ports(launch: Launch) -> List[int]:
     return launch.own_ports if launch.submitted else launch.leased_ports
 
 
-def _with_gpus(launches: List[Launch], chosen: List[int]) -> List[Launch]:
-    """Give each task as many of the chosen GPUs as it has planned ones."""
-    remaining = iter(chosen)
-    return [
-        launch.on_gpus([next(remaining) for _ in launch.gpus]) if launch.gpu_choice else launch
-        for launch in launches
-    ]
+def _with_gpus(
+    launches: List[Launch], chosen: List[int], host_gpus: Dict[int, str]
+) -> List[Launch]:
+    """Give each task its GPUs, of those to choose from as many as it has planned ones, and the
+    variables that show them."""
+    remaining, found = iter(chosen), []
+    for launch in launches:
+        own = [next(remaining) for _ in launch.gpus] if launch.gpu_choice else launch.gpus
+        found.append(launch.on_gpus(own, devices.variables(own, host_gpus)) if own else launch)
+    return found
 
 
 def _acquire_ports(numbers: List[int], tasks: List[str]) -> Dict[int, int]:

@@ -7,7 +7,8 @@ import os
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.reports import GpuState, GpuUser, HostState
 from .. import paths
-from ..machine import gpus, leases, nvidia
+from ..machine import devices, gpus, leases
+from ..machine.devices import nvidia
 from ..queue import places
 from ..refusal import Refusal
 from . import usage
@@ -24,7 +25,7 @@ def look() -> HostState:
     disk = os.statvfs(paths.root())
     unseen = [] if os.path.exists("/proc/1") else [HIDDEN]
     try:
-        found = nvidia.look()
+        found = devices.look()
     except Refusal as hanging:
         found = []
         unseen.append(hanging.message)
@@ -53,7 +54,7 @@ def _gpu_state(gpu: nvidia.Gpu) -> GpuState:
     uuid = gpu.resource.partition("/")[2]
     return GpuState(
         index=gpu.index,
-        uuid=uuid if uuid.startswith("GPU-") else "",
+        uuid=uuid if uuid.startswith(("GPU-", "MIG-")) else "",
         name=gpu.name,
         busy_percent=gpu.use.busy_percent,
         used_bytes=gpu.use.used_bytes,

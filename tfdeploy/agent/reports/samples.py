@@ -1,7 +1,7 @@
 """Samples of a run's tasks and of this host, at a limited cost.
 
 A sample is taken every second, or as rarely as its own CPU time demands: watching uses less than
-CPU_SHARE of one core, and nvidia-smi less than its own share (machine/nvidia.py).
+CPU_SHARE of one core, and nvidia-smi less than its own share (machine/devices/nvidia.py).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from ..machine import process
 if TYPE_CHECKING:
     from typing import Dict, Optional, Tuple
 
-    from ..machine.nvidia import GpuSampler
+    from ..machine.devices import Sampler
 
 NET, STAT = "/proc/net/dev", "/proc/stat"
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -69,7 +69,7 @@ class HostTable:
     """What the whole host uses."""
 
     def __init__(self) -> None:
-        self._gpus: Optional[GpuSampler] = None
+        self._gpus: Optional[Sampler] = None
 
     def read(self) -> HostUse:
         total, available = memory_bytes(MEMORY)
@@ -88,10 +88,10 @@ class HostTable:
     def close(self) -> None:
         self._sampler().close()
 
-    def _sampler(self) -> GpuSampler:
-        from ..machine.nvidia import GpuSampler  # loads subprocess
+    def _sampler(self) -> Sampler:
+        from ..machine import devices  # loads subprocess
 
-        self._gpus = self._gpus or GpuSampler()
+        self._gpus = self._gpus or devices.sampler()
         return self._gpus
 
 

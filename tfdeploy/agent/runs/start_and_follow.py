@@ -8,7 +8,7 @@ import sys
 
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.reports import Started
-from ..machine import nvidia
+from ..machine.devices import nvidia
 from ..refusal import Refusal
 from . import run_record, start, start_lease
 

@@ -105,8 +105,8 @@ def _check_gpus(launch: Launch, gpus: Dict[int, str]) -> None:
     if len(need.gpus) - len(missing) < need.count:
         count = {0: "no GPU", 1: "1 GPU"}.get(len(gpus), "{} GPUs".format(len(gpus)))
         raise Refusal(
-            "{} needs GPU {}, but nvidia-smi lists {}".format(launch.task, missing[0], count),
-            "correct the host's gpus",
+            "{} needs GPU {}, but its host has {}".format(launch.task, missing[0], count),
+            "correct the host's gpus: nvidia-smi -L lists them, or rocm-smi",
         )
 
 

@@ -6,29 +6,29 @@ import os
 
 import pytest
 
-from tfdeploy.agent.machine import nvidia
+from tfdeploy.agent.machine.devices import nvidia
 
 LISTED = """\
 GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5f1c0e6b-1111-2222-3333-444455556666)
-  MIG 1g.10gb     Device  0: (UUID: MIG-77f33c5a-aaaa-5bbb-8ccc-ddddeeeeffff)
 GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-aa11bb22-0000-0000-0000-000000000001)
 GPU 10: A GPU without a UUID
 """
 
 
-def test_gpus_are_parsed_with_index_and_uuid():
-    assert nvidia.parse_gpus(LISTED) == {
-        0: "gpu/GPU-5f1c0e6b-1111-2222-3333-444455556666",
-        1: "gpu/GPU-aa11bb22-0000-0000-0000-000000000001",
-        10: "gpu/10",
-    }
+def test_gpus_are_parsed_with_index_uuid_and_name():
+    found = nvidia.parse_listing(LISTED)
+    assert [(gpu.index, gpu.resource, gpu.name) for gpu in found] == [
+        (0, "gpu/GPU-5f1c0e6b-1111-2222-3333-444455556666", "NVIDIA H100 80GB HBM3"),
+        (1, "gpu/GPU-aa11bb22-0000-0000-0000-000000000001", "NVIDIA A100-SXM4-40GB"),
+        (10, "gpu/10", "A GPU without a UUID"),
+    ]
 
 
 @pytest.mark.parametrize(
     "text", ["", "No devices found.\n", "NVIDIA-SMI has failed because it couldn't communicate\n"]
 )
 def test_output_without_gpus_yields_no_resource(text):
-    assert nvidia.parse_gpus(text) == {}
+    assert nvidia.parse_listing(text) == []
 
 
 def test_gpus_are_listed_by_nvidia_smi(tmp_path, monkeypatch):
@@ -36,9 +36,9 @@ def test_gpus_are_listed_by_nvidia_smi(tmp_path, monkeypatch):
     tool.write_text(f'#!/bin/sh\n[ "$*" = -L ] && cat <<E\n{LISTED}E\n')
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert len(nvidia.gpu_resources()) == 3
+    assert len(nvidia.listed()) == 3
 
 
 def test_a_machine_without_nvidia_smi_has_no_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
-    assert nvidia.gpu_resources() == {}
+    assert nvidia.listed() == []

@@ -10,7 +10,7 @@ from support.builders import end_processes, eventually, start_python
 from support.waiting import until
 
 from tfdeploy.agent.machine import process
-from tfdeploy.agent.machine.nvidia import GpuSampler
+from tfdeploy.agent.machine.devices.nvidia import GpuSampler
 from tfdeploy.agent.reports import usage
 from tfdeploy.agent.reports.usage import HostTable, ProcessTable
 

@@ -82,7 +82,7 @@ def test_a_program_may_be_below_the_home_directory(release, monkeypatch, tmp_pat
     )
     (tmp_path / "tf").symlink_to(os.path.dirname(sys.executable))
     # The program exists now; the GPU, which is checked next, does not.
-    assert "nvidia-smi lists no GPU" in start_refusal(argv=["~/tf/python"], gpus=[9])[0]
+    assert "its host has no GPU" in start_refusal(argv=["~/tf/python"], gpus=[9])[0]
 
 
 @pytest.fixture
@@ -107,8 +107,8 @@ def gpus(tmp_path, monkeypatch):
 def test_a_missing_gpu_is_reported_with_the_number_of_gpus(release, gpus, count, missing, found):
     gpus(count)
     assert start_refusal(gpus=[0, 2]) == (
-        f"worker:0 needs GPU {missing}, but nvidia-smi lists {found}",
-        "correct the host's gpus",
+        f"worker:0 needs GPU {missing}, but its host has {found}",
+        "correct the host's gpus: nvidia-smi -L lists them, or rocm-smi",
     )
 
 

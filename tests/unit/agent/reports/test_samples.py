@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.machine import nvidia
+from tfdeploy.agent.machine.devices import nvidia
 from tfdeploy.agent.reports import samples, usage
 from tfdeploy.agent.reports.follow import follow
 from tfdeploy.agent.reports.samples import CPU_SHARE, EVERY_S, MAX_CHARS, MAX_LINES, MAX_PAUSE_S

@@ -1,36 +1,48 @@
-"""The GPUs of this machine, as nvidia-smi lists them."""
+"""NVIDIA's GPUs, as nvidia-smi lists them. Each MIG instance counts as a GPU, and its GPU does not.
+
+Only `nvidia-smi -q -x` has the memory and the processes of an instance; none reports its use.
+"""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import resource
 import subprocess
 import time
+from functools import partial
 
-from ...shared import TYPE_CHECKING
-from ...shared.protocol.record import Record
-from ...shared.protocol.reports import GpuUse
-from ..refusal import Refusal
+from ....shared import TYPE_CHECKING
+from ....shared.protocol.record import Record
+from ....shared.protocol.reports import GpuUse
+from ...refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+    from xml.etree.ElementTree import Element
 
 NVIDIA_SMI_S = 30.0
 OUTPUT_S = 1.0
 QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total,uuid,name"
 USERS = "--query-compute-apps=gpu_uuid,pid,used_memory,process_name"
 TABLE = "--format=csv,noheader,nounits"
+DETAILS = ("-q", "-x")
+# Source: NVIDIA's MIG User Guide, Device Nodes and Capabilities.
+INSTANCES = "/proc/driver/nvidia/capabilities/gpu*/mig/gi*"
+INSTANCE = ("gpu_instance_id", "compute_instance_id")
 MEBIBYTE = 1 << 20
 SAMPLE_EVERY_S = 5.0
 SAMPLE_CPU_SHARE = 0.003  # of one core, for nvidia-smi
-GPU = re.compile(r"^GPU (\d+):(?:.*\(UUID: (GPU-[\w-]+)\))?", re.M | re.ASCII)
+LISTED = re.compile(
+    r"^(?:GPU (\d+): (.*?)|\s+MIG (\S+)\s+Device\s+\d+:)(?: \(UUID: ((?:GPU|MIG)-[^)]+)\))?$",
+    re.M | re.ASCII,
+)
 
 
-def gpu_resources() -> Dict[int, str]:
-    """Return the name of each GPU's lease by the GPU's index; {} without nvidia-smi. Raises Refusal
-    if it does not answer."""
-    return parse_gpus(_ask_nvidia_smi("-L"))
+def listed() -> List[ListedGpu]:
+    """List the GPUs; none without nvidia-smi. Raises Refusal if it does not answer."""
+    return parse_listing(_ask_nvidia_smi("-L"))
 
 
 def gpu_count() -> int:
@@ -55,12 +67,7 @@ def _ask_nvidia_smi(*arguments: str) -> str:
     A process that hangs in the driver can't be killed, so nothing waits for its end.
     """
     try:
-        asked = subprocess.Popen(
-            ["nvidia-smi", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        asked = _start(arguments)
     except OSError:
         return ""
     try:
@@ -75,12 +82,24 @@ def _ask_nvidia_smi(*arguments: str) -> str:
         ) from None
 
 
-def parse_gpus(listing: str) -> Dict[int, str]:
-    """Parse lines such as `GPU 0: NVIDIA H100 (UUID: GPU-5f1c…)`. Pure.
-
-    Indented lines are MIG partitions and are skipped.
-    """
-    return {int(number): "gpu/{}".format(uuid or number) for number, uuid in GPU.findall(listing)}
+def parse_listing(listing: str) -> List[ListedGpu]:
+    """Parse lines such as `GPU 0: NVIDIA H100 (UUID: GPU-5f1c…)`, and below it of MIG instances
+    such as `  MIG 1g.10gb Device 0: (UUID: MIG-77f3…)`. With instances, all are numbered in this
+    order. Pure."""
+    found: List[Tuple[str, str, str]] = []
+    gpu = ("", "", "")
+    for index, name, profile, uuid in LISTED.findall(listing):
+        if index:
+            gpu = (index, name, uuid)
+            found.append(gpu)
+        else:
+            found = [each for each in found if each is not gpu]
+            found.append(("", "{} MIG {}".format(gpu[1], profile), uuid))
+    divided = any(not index for index, _, _ in found)
+    return [
+        ListedGpu(place if divided else int(index), "gpu/{}".format(uuid or index), name)
+        for place, (index, name, uuid) in enumerate(found)
+    ]
 
 
 class GpuProcess(Record):
@@ -92,20 +111,27 @@ class GpuProcess(Record):
     used_bytes: Optional[int]
 
 
-class Gpu(Record):
-    """A GPU, what it does, and which processes compute on it. `resource` names its lease."""
+class ListedGpu(Record):
+    """A GPU, or a MIG instance, with its index in hosts.toml. `resource` names its lease."""
 
     index: int
     resource: str
     name: str
+
+
+class Gpu(ListedGpu):
+    """A GPU, what it does, and which processes compute on it."""
+
     use: GpuUse
     processes: List[GpuProcess]
 
 
 def look() -> List[Gpu]:
     """Return all GPUs that nvidia-smi describes. Raises Refusal if it does not answer."""
-    from ...shared import parallel  # a sampler does not need it
+    from ....shared import parallel  # a sampler does not need it
 
+    if is_divided():
+        return parse_divided(listed(), _ask_nvidia_smi(*DETAILS))
     users = parallel.begin(lambda: _ask_nvidia_smi(USERS, TABLE))
     return parse_look(_ask_nvidia_smi(QUERY, TABLE), users())
 
@@ -136,6 +162,64 @@ def _rows(table: str, columns: int) -> Iterator[List[str]]:
             yield cells
 
 
+def is_divided() -> bool:
+    """Return whether a GPU of this machine has MIG instances, without nvidia-smi."""
+    return bool(glob.glob(INSTANCES))
+
+
+def numbered(listing: str, indexes: Sequence[int] = ()) -> List[Tuple[int, Element, Element]]:
+    """Return the index, the GPU, and the instance or again the GPU, for each of `indexes`, or for
+    all. The listing has all GPUs, or only those of `indexes`. Pure."""
+    from xml.etree import ElementTree  # only hosts with GPUs need it
+
+    try:
+        gpus = ElementTree.fromstring(listing).findall("gpu")
+    except ElementTree.ParseError:
+        return []
+    found = [(gpu, each) for gpu in gpus for each in gpu.findall("mig_devices/mig_device") or [gpu]]
+    numbers = indexes if len(found) <= len(indexes) else range(len(found))
+    rows = zip(numbers, found)  # noqa: B905 - Python 3.8
+    return [(number, *each) for number, each in rows if not indexes or number in indexes]
+
+
+def parse_parts(listing: str, indexes: Sequence[int] = ()) -> List[GpuUse]:
+    """Return the use of these GPUs and instances, or of all. Pure."""
+    return [_use_of(index, part) for index, _, part in numbered(listing, indexes)]
+
+
+def parse_divided(listed: List[ListedGpu], listing: str) -> List[Gpu]:
+    """Return what was listed, with its use and its processes. Pure."""
+    return [
+        Gpu(each.index, each.resource, each.name, _use_of(index, part), [*_processes(gpu, part)])
+        for each, (index, gpu, part) in zip(listed, numbered(listing))  # noqa: B905 - Python 3.8
+    ]
+
+
+def _use_of(index: int, part: Element) -> GpuUse:
+    busy = part.findtext("utilization/gpu_util", "")  # instances do not have it
+    used, total = (number(part.findtext("fb_memory_usage/" + key)) for key in ("used", "total"))
+    busy_percent = float(number(busy)) if busy[:1].isdecimal() else None
+    return GpuUse(index, busy_percent, used * MEBIBYTE, total * MEBIBYTE)
+
+
+def _processes(gpu: Element, part: Element) -> Iterator[GpuProcess]:
+    """Yield the processes that compute on an instance, or on a GPU without instances."""
+    own = [part.findtext(key) for key in INSTANCE if part is not gpu]
+    for each in gpu.iterfind("processes/process_info"):
+        is_its_own = not own or own == [each.findtext(key) for key in INSTANCE]
+        if is_its_own and "C" in each.findtext("type", ""):
+            program = each.findtext("process_name", "")
+            named = "" if program.startswith(("[", "Insufficient")) else program
+            used_bytes = number(each.findtext("used_memory")) * MEBIBYTE or None
+            yield GpuProcess(number(each.findtext("pid")), named, used_bytes)
+
+
+def number(text: object) -> int:
+    """Return the number at the start of a text such as "16x" or "298 MiB"; 0 if there is none."""
+    match = re.match(r"\d+", str(text).strip())
+    return int(match[0]) if match else 0
+
+
 class NvidiaSmiSampler:
     """What nvidia-smi answers to a query about the GPUs of `indexes`, or all, as `parse` reads it.
     nvidia-smi can take seconds, so it runs beside the caller, every `every_s` seconds, or more
@@ -152,8 +236,9 @@ class NvidiaSmiSampler:
         every_s: float,
         cpu_share: float,
     ) -> None:
-        ids = ["--id=" + ",".join(map(str, indexes))] if indexes else []
-        self._words = ["nvidia-smi", *query, *ids]
+        # With MIG, indexes are not those of nvidia-smi.
+        ids = ["--id=" + ",".join(map(str, indexes))] if indexes and not is_divided() else []
+        self._words = [*query, *ids]
         self._parse = parse
         self.every_s = every_s
         self._cpu_share = cpu_share
@@ -181,12 +266,7 @@ class NvidiaSmiSampler:
     def _ask(self) -> None:
         self._started_at = time.monotonic()
         try:
-            self._process = subprocess.Popen(
-                self._words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
+            self._process = _start(self._words)
         except OSError:  # this host has no GPU
             self._next_at = float("inf")
 
@@ -202,7 +282,10 @@ class GpuSampler(NvidiaSmiSampler):
     """How busy the GPUs are: those of `indexes`, or all."""
 
     def __init__(self, indexes: Sequence[int] = (), every_s: float = SAMPLE_EVERY_S) -> None:
-        super().__init__((QUERY, TABLE), parse_use, indexes, every_s, SAMPLE_CPU_SHARE)
+        query, parse = (QUERY, TABLE), parse_use
+        if is_divided():
+            query, parse = DETAILS, partial(parse_parts, indexes=indexes)
+        super().__init__(query, parse, indexes, every_s, SAMPLE_CPU_SHARE)
 
 
 def parse_use(table: str) -> List[GpuUse]:
@@ -216,6 +299,11 @@ def parse_use(table: str) -> List[GpuUse]:
             used, total = (int(cell) * MEBIBYTE for cell in cells[2:4])
             found.append(GpuUse(int(cells[0]), busy, used, total))
     return found
+
+
+def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    return subprocess.Popen(["nvidia-smi", *arguments], stdin=null, stdout=pipe, stderr=null)
 
 
 def _output(ended: subprocess.Popen[bytes]) -> bytes:
