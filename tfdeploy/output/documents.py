@@ -248,7 +248,7 @@ class HostCheck:
     environment: str | None
     """The id of the environment of [env] that it was checked with; null for its own Python."""
     gpus: Sequence[str]
-    """The names of its GPUs, as nvidia-smi lists them."""
+    """The names of its GPUs and MIG instances, in the order of their numbers."""
     gpus_seen: int
     """The number of the GPUs of its tasks that these modules see."""
     rsync: str | None

@@ -5,7 +5,8 @@ descriptor of its socket, so a lease is never stale and needs no file and no per
 that connects to a lease learns from SO_PEERCRED which process called listen() last. Source:
 unix(7). Containers with their own network do not see each other's leases.
 
-Resources are named `port/2222`, `gpu/GPU-5f1c…` (the UUID from nvidia-smi) or `gpu/0`.
+Resources are named `port/2222`, `gpu/GPU-5f1c…` or `gpu/MIG-77f3…` (the UUID from nvidia-smi),
+`gpu/AMD-4002` (the id from amdkfd) or `gpu/0`.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class HostFacts:
     `imports` are the modules of training.imports, none if their environment is `unbuilt`; `program`
     is what keeps the program of the tasks from starting.
     `libraries` are versions by name, as far as they are known. `python` is the program that runs
-    the tasks, that of their `environment` if they have one. `gpus` are the names of the GPUs that
-    nvidia-smi lists, by index. `directory_id` identifies the host's directory. `ahead_s` is the
+    the tasks, that of their `environment` if they have one. `gpus` are the names of its GPUs,
+    by index. `directory_id` identifies the host's directory. `ahead_s` is the
     offset of its clock from the controller's. `problems`, (message, hint), would make a
     start fail; `gpu_problems` may.
     """

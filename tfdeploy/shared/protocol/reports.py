@@ -129,7 +129,7 @@ class GpuState(Message):
     index: int
     """Its index on the host."""
     uuid: str
-    """Its UUID; "" if nvidia-smi prints none."""
+    """Its UUID, or that of a MIG instance; "" if nvidia-smi prints none."""
     name: str
     """Its model."""
     busy_percent: Optional[float]
