@@ -11,7 +11,8 @@ from contextlib import ExitStack, contextmanager
 
 from ...shared import TYPE_CHECKING
 from ..refusal import Refusal
-from . import devices, gpu_health, leases, process
+from . import gpu_health, leases, process
+from .devices import vendors
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Tuple
@@ -88,7 +89,7 @@ def _existing(need: GpuNeed, host_gpus: Dict[int, str]) -> Dict[int, str]:
 def foreign_use(gpus: Dict[int, str]) -> Dict[int, Refusal]:
     """Return the refusals of those GPUs that processes without a lease use."""
     found = {}
-    for gpu in devices.look():
+    for gpu in vendors.look():
         if gpus.get(gpu.index) == gpu.resource and is_used(gpu):
             found[gpu.index] = _used_refusal(gpu, computing(gpu))
     return found

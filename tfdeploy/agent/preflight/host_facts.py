@@ -14,8 +14,8 @@ from ...shared.protocol.message import Invalid, parse
 from ...shared.protocol.preflight import ImportFacts, SurveyAnswer
 from .. import paths
 from ..environments import marker
-from ..machine import devices, gpu_health, gpus, logind, shared_directory
-from ..machine.devices import nvidia
+from ..machine import gpu_health, gpus, logind, shared_directory
+from ..machine.devices import nvidia, vendors
 from ..refusal import Refusal
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 from .program import IMPORT_S, exit_name, try_program
@@ -67,12 +67,12 @@ def survey(
     each task's `[program, PATH]`; an empty PATH means the agent's own. `sources` and `statements`
     are those of try_program.
     """
-    listed = devices.listed_if_possible()
+    listed = vendors.listed_if_possible()
     host_gpus = {gpu.index: gpu.resource for gpu in listed}
     disk = os.statvfs(paths.root())
     unbuilt = bool(environment) and not marker.is_complete(project, environment)
     imports = [] if unbuilt else imports
-    visible = devices.variables(need.gpus, host_gpus)
+    visible = vendors.variables(need.gpus, host_gpus)
     env = {**env, **visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     # An environment is built with the agent's Python, unless hosts.toml names another version.
     own = (sys.executable, env, sources, []) if unbuilt else (python, env, sources, statements)

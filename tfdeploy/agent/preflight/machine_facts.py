@@ -11,7 +11,8 @@ import subprocess
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.preflight import MachineFacts, PythonFound
 from ..environments.build import libc
-from ..machine import devices, interfaces
+from ..machine import interfaces
+from ..machine.devices import vendors
 from ..machine.logind import login_shell
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def explore(pythons: List[str], framework: str) -> MachineFacts:
     return MachineFacts(
         cpus=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        gpus={str(gpu.index): gpu.name for gpu in devices.listed_if_possible()},
+        gpus={str(gpu.index): gpu.name for gpu in vendors.listed_if_possible()},
         addresses=[address for address, _ in interfaces.addresses()],
         pythons=[*_find_pythons(pythons, framework)],
         machine=os.uname().machine,

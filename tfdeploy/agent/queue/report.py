@@ -12,7 +12,8 @@ from ...shared.protocol.record import replace
 from ...shared.protocol.reports import HostQueue, QueuedRun
 from ...shared.records import Launch
 from .. import paths
-from ..machine import devices, leases, lock, process
+from ..machine import leases, lock, process
+from ..machine.devices import vendors
 from ..refusal import Refusal
 from . import places, resources
 
@@ -138,7 +139,7 @@ def _holds(place: Place) -> bool:
 
 def _gpu_titles() -> Dict[str, str]:
     try:
-        gpus = devices.resources()
+        gpus = vendors.resources()
     except Refusal:  # it hangs
         return {}
     return {resource: "GPU {}".format(index) for index, resource in gpus.items()}

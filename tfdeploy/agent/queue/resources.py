@@ -8,7 +8,8 @@ import time
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.record import replace
 from ...shared.records import gpu_need
-from ..machine import devices, gpus, leases, ports
+from ..machine import gpus, leases, ports
+from ..machine.devices import vendors
 from ..refusal import Refusal
 from . import places
 
@@ -128,7 +129,7 @@ def _with_gpus(
     remaining, found = iter(chosen), []
     for launch in launches:
         own = [next(remaining) for _ in launch.gpus] if launch.gpu_choice else launch.gpus
-        found.append(launch.on_gpus(own, devices.variables(own, host_gpus)) if own else launch)
+        found.append(launch.on_gpus(own, vendors.variables(own, host_gpus)) if own else launch)
     return found
 
 

@@ -16,7 +16,8 @@ from contextlib import suppress
 from ...shared import TYPE_CHECKING, records
 from ...shared.filesystem import append_line, read_end
 from ...shared.records import MAX_HISTORY_BYTES
-from ..machine import devices, gpu_health
+from ..machine import gpu_health
+from ..machine.devices import vendors
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional
@@ -88,7 +89,7 @@ def record_gpus(
     with it.
     """
     every_s = min(EVERY_S, idle_limit_s / IDLE_ANSWERS) if idle_limit_s else EVERY_S
-    sampler, written = devices.sampler(gpus, every_s), None
+    sampler, written = vendors.sampler(gpus, every_s), None
     health, problems = gpu_health.sampler(gpus), None
     while not select.select([ended], [], [], TICK_S)[0]:
         if health.read() != problems:

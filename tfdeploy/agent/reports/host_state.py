@@ -7,8 +7,8 @@ import os
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.reports import GpuState, GpuUser, HostState
 from .. import paths
-from ..machine import devices, gpus, leases
-from ..machine.devices import nvidia
+from ..machine import gpus, leases
+from ..machine.devices import nvidia, vendors
 from ..queue import places
 from ..refusal import Refusal
 from . import usage
@@ -25,7 +25,7 @@ def look() -> HostState:
     disk = os.statvfs(paths.root())
     unseen = [] if os.path.exists("/proc/1") else [HIDDEN]
     try:
-        found = devices.look()
+        found = vendors.look()
     except Refusal as hanging:
         found = []
         unseen.append(hanging.message)

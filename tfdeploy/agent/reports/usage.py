@@ -12,7 +12,7 @@ from ..machine import process
 if TYPE_CHECKING:
     from typing import Dict, Optional, Tuple
 
-    from ..machine.devices import Sampler
+    from ..machine.devices.vendors import Sampler
 
 NET, STAT = "/proc/net/dev", "/proc/stat"
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -89,9 +89,9 @@ class HostTable:
         self._sampler().close()
 
     def _sampler(self) -> Sampler:
-        from ..machine import devices  # loads subprocess
+        from ..machine.devices import vendors  # loads subprocess
 
-        self._gpus = self._gpus or devices.sampler()
+        self._gpus = self._gpus or vendors.sampler()
         return self._gpus
 
 

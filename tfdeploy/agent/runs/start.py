@@ -13,7 +13,8 @@ from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.record import replace
 from ...shared.records import gpu_need
 from .. import paths
-from ..machine import devices, gpus, leases, lock, logind
+from ..machine import gpus, leases, lock, logind
+from ..machine.devices import vendors
 from ..queue import resources
 from ..refusal import Refusal
 from ..releases import work_directory
@@ -37,7 +38,7 @@ def start_tasks(launches: List[Launch], record: Optional[RunRecord] = None) -> L
     """
     _require_lasting_session()
     launches = [_in_environment(_on_this_host(launch)) for launch in launches]
-    found = devices.resources() if any(launch.gpus for launch in launches) else {}
+    found = vendors.resources() if any(launch.gpus for launch in launches) else {}
     for launch in launches:
         start_checks.check(launch, found)
     sick: Dict[int, Refusal] = {}

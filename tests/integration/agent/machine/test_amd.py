@@ -14,8 +14,8 @@ import pytest
 from support.builders import make_launch
 from support.refusals import start_refusal
 
-from tfdeploy.agent.machine import devices, gpus, leases
-from tfdeploy.agent.machine.devices import amd
+from tfdeploy.agent.machine import gpus, leases
+from tfdeploy.agent.machine.devices import amd, vendors
 from tfdeploy.agent.preflight import machine_facts
 from tfdeploy.agent.reports import host_state
 from tfdeploy.agent.runs import start
@@ -75,7 +75,7 @@ def use(sysfs, pid, **used_bytes):
 
 
 def test_gpus_are_listed_in_the_order_of_rocm(sysfs):
-    assert devices.resources() == {0: "gpu/AMD-4002", 1: "gpu/AMD-4003", 2: "gpu/AMD-4010"}
+    assert vendors.resources() == {0: "gpu/AMD-4002", 1: "gpu/AMD-4003", 2: "gpu/AMD-4010"}
     (sysfs / "drm/renderD129/device/product_name").write_text("AMD Instinct MI210\n")
     assert machine_facts.explore([], "tensorflow").gpus == {
         "0": "AMD gfx90a",
@@ -86,17 +86,17 @@ def test_gpus_are_listed_in_the_order_of_rocm(sysfs):
 
 def test_without_rocm_or_with_nvidia_smi_they_do_not_count(sysfs):
     (sysfs / "bin" / "rocm-smi").rename(sysfs / "bin" / "nvidia-smi")
-    assert devices.resources() == {}
+    assert vendors.resources() == {}
     (sysfs / "bin" / "nvidia-smi").unlink()
-    assert devices.resources() == {}
+    assert vendors.resources() == {}
 
 
 def test_a_gpu_that_a_foreign_process_uses_is_taken_and_named_with_its_user(sysfs):
     use(sysfs, os.getpid(), _4002=3 << 30, _4003=30 << 20, _4010=0)
-    own = gpus.acquire(GpuNeed([0, 1, 2], 1), devices.resources(), {})
+    own = gpus.acquire(GpuNeed([0, 1, 2], 1), vendors.resources(), {})
     leases.release([*own.values()])
     assert [*own] == [1]
-    [refusal] = gpus.refusals(GpuNeed([0], 1), devices.resources())
+    [refusal] = gpus.refusals(GpuNeed([0], 1), vendors.resources())
     assert refusal.message.startswith(f"GPU 0 is taken by pid {os.getpid()} (")
     first, second, _ = host_state.look().gpus
     [user] = first.users
@@ -123,7 +123,7 @@ def test_use_and_memory_are_read_now_and_then_and_may_be_unknown(sysfs):
     (sysfs / "drm/renderD129/device/gpu_busy_percent").write_text("97\n")
     for name in ("gpu_busy_percent", "mem_info_vram_used", "mem_info_vram_total"):
         (sysfs / "drm/renderD130/device" / name).unlink()
-    sampler = devices.sampler([1, 2], every_s=600.0)
+    sampler = vendors.sampler([1, 2], every_s=600.0)
     seen = [(gpu.index, gpu.busy_percent, gpu.total_bytes) for gpu in sampler.read()]
     assert seen == [(1, 97.0, TOTAL), (2, None, 0)]
     assert sampler.read() is sampler.read()

@@ -14,8 +14,8 @@ from support.builders import end_processes, make_launch, start_python
 from support.nvidia_smi import StubNvidiaSmi
 from support.refusals import start_refusal
 
-from tfdeploy.agent.machine import devices, gpus, leases
-from tfdeploy.agent.machine.devices import nvidia
+from tfdeploy.agent.machine import gpus, leases
+from tfdeploy.agent.machine.devices import nvidia, vendors
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import start
 from tfdeploy.shared.records import GpuNeed
@@ -25,12 +25,13 @@ GONE = 1 << 22  # no pid is larger (proc(5), pid_max)
 IMPORT = f"import sys; sys.path.insert(0, {os.fspath(Path(__file__).parents[4])!r})\n"
 # Waits for a line of input, takes one of the GPUs, prints it or why not, and keeps it.
 RACE = IMPORT + (
-    "from tfdeploy.agent.machine import devices, gpus, leases\n"
+    "from tfdeploy.agent.machine import gpus, leases\n"
+    "from tfdeploy.agent.machine.devices import vendors\n"
     "from tfdeploy.agent.refusal import Refusal\n"
     "from tfdeploy.shared.records import GpuNeed\n"
     "gpus.WAIT_S = float(sys.argv[1]); need = GpuNeed([0, 1, 2, 3], int(sys.argv[2]))\n"
     "print('ready', flush=True); sys.stdin.readline()\n"
-    "try:\n own = gpus.acquire(need, devices.resources(), {}); leases.adopt([*own.values()])\n"
+    "try:\n own = gpus.acquire(need, vendors.resources(), {}); leases.adopt([*own.values()])\n"
     " print(*own, flush=True)\n"
     "except Refusal as refusal: print(refusal.message, flush=True)\n"
     "sys.stdin.readline()"
@@ -60,7 +61,7 @@ def stranger():
 
 def take(wanted, count, shared=False):
     """Take GPUs, give them back, and return their indexes."""
-    own = gpus.acquire(GpuNeed(wanted, count, shared), devices.resources(), {})
+    own = gpus.acquire(GpuNeed(wanted, count, shared), vendors.resources(), {})
     leases.release([*own.values()])
     return [*own]
 
@@ -69,9 +70,9 @@ def refusal(wanted, count=1):
     """Return the message that refuses GPUs. The queue and `check` use the same words."""
     need = GpuNeed(wanted, count)
     with pytest.raises(Refusal) as refused:
-        gpus.acquire(need, devices.resources(), {})
+        gpus.acquire(need, vendors.resources(), {})
     assert refused.value.busy
-    for each in gpus.refusals(need, devices.resources()):
+    for each in gpus.refusals(need, vendors.resources()):
         assert without_age(each.message) == without_age(refused.value.message)
     return refused.value.message
 
@@ -94,7 +95,7 @@ def test_a_gpu_of_a_foreign_process_is_taken_and_the_process_is_named(provide, s
 def test_a_gpu_of_a_foreign_process_is_used_if_it_is_shared(provide, stranger):
     provide(1).use(0, stranger)
     assert take([0], 1, shared=True) == [0]
-    assert gpus.refusals(GpuNeed([0], 1, True), devices.resources()) == []
+    assert gpus.refusals(GpuNeed([0], 1, True), vendors.resources()) == []
 
 
 def test_several_foreign_processes_are_named_up_to_three(provide, stranger):
@@ -137,7 +138,7 @@ def test_a_gpu_is_waited_for_until_the_driver_has_freed_it(provide, stranger, mo
 def test_a_stranger_between_check_and_start_is_found(provide, stranger, release):
     stub = provide(1)
     need = GpuNeed([0], 1)
-    assert gpus.refusals(need, devices.resources()) == []
+    assert gpus.refusals(need, vendors.resources()) == []
     stub.use(0, stranger)
     assert f"GPU 0 is taken by pid {stranger}" in start_refusal(gpus=[0])[0]
     assert leases.holder(stub.resource(0)) is None
@@ -269,11 +270,11 @@ def test_sick_gpus_are_not_taken_if_they_do_not_count(provide):
     assert [each.message for each in sick.values()] == [
         "GPU 0 (H100): a broken row of its memory can't be replaced"
     ]
-    own = gpus.acquire(need, devices.resources(), sick)
+    own = gpus.acquire(need, vendors.resources(), sick)
     leases.release([*own.values()])
     assert [*own] == [1]
     both = GpuNeed([0, 1], 2, exclude_sick=True)
     with pytest.raises(Refusal, match=r"GPU 0 .* a broken row"):
-        gpus.acquire(both, devices.resources(), sick)
-    assert [each.message for each in gpus.refusals(both, devices.resources())] == [sick[0].message]
+        gpus.acquire(both, vendors.resources(), sick)
+    assert [each.message for each in gpus.refusals(both, vendors.resources())] == [sick[0].message]
     assert gpus.sick(GpuNeed([0, 1], 1)) == {}

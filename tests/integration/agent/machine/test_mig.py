@@ -14,8 +14,8 @@ import pytest
 from support.builders import eventually, make_launch
 from support.refusals import start_refusal
 
-from tfdeploy.agent.machine import devices, gpu_health, gpus, leases
-from tfdeploy.agent.machine.devices import nvidia
+from tfdeploy.agent.machine import gpu_health, gpus, leases
+from tfdeploy.agent.machine.devices import nvidia, vendors
 from tfdeploy.agent.reports import host_state
 from tfdeploy.agent.runs import start
 from tfdeploy.shared.records import GpuNeed
@@ -94,12 +94,12 @@ def divided(tmp_path, monkeypatch):
 
 def test_each_instance_counts_as_a_gpu_and_its_gpu_does_not(divided):
     divided()
-    assert devices.resources() == {
+    assert vendors.resources() == {
         0: f"gpu/{INSTANCES[0]}",
         1: f"gpu/{INSTANCES[1]}",
         2: f"gpu/{WHOLE}",
     }
-    assert [gpu.name for gpu in devices.listed()] == [
+    assert [gpu.name for gpu in vendors.listed()] == [
         "NVIDIA H100 80GB HBM3 MIG 3g.40gb",
         "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
         "NVIDIA H100 80GB HBM3",
@@ -122,7 +122,7 @@ def test_names_of_older_drivers_are_listed():
 def test_an_instance_that_a_foreign_process_uses_is_not_given(divided):
     divided((1, 0, os.getpid(), "C", "python3", "286 MiB"), (9, 0, 1, "G", "Xorg", "4 MiB"))
     need = GpuNeed([0, 1, 2], 1)
-    own = gpus.acquire(need, devices.resources(), {})
+    own = gpus.acquire(need, vendors.resources(), {})
     assert [*own] == [1]
     assert leases.holder(f"gpu/{INSTANCES[1]}").pid == os.getpid()
     leases.release([*own.values()])
@@ -149,7 +149,7 @@ def test_a_task_sees_its_instance_by_uuid(divided, release, monkeypatch):
 
 def test_the_use_of_an_instance_is_unknown_and_its_memory_is_read(divided):
     divided()
-    sampler = devices.sampler([1, 2])
+    sampler = vendors.sampler([1, 2])
     assert eventually(sampler.read)
     seen = [(gpu.index, gpu.busy_percent, gpu.used_bytes >> 20) for gpu in sampler.read()]
     assert seen == [(1, None, 12), (2, 37.0, 700)]

@@ -10,7 +10,8 @@ import socket
 import pytest
 from support.builders import make_launch
 
-from tfdeploy.agent.machine import devices, leases
+from tfdeploy.agent.machine import leases
+from tfdeploy.agent.machine.devices import vendors
 from tfdeploy.agent.queue import places, report
 from tfdeploy.agent.queue.places import Place
 
@@ -21,7 +22,7 @@ ME = pwd.getpwuid(os.getuid()).pw_name
 def gpus(monkeypatch):
     """The resources of four GPUs that nvidia-smi lists, and that no other test uses."""
     names = {index: f"gpu/GPU-{secrets.token_hex(4)}" for index in range(4)}
-    monkeypatch.setattr(devices, "resources", lambda: names)
+    monkeypatch.setattr(vendors, "resources", lambda: names)
     return names
 
 

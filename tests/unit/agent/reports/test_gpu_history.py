@@ -50,7 +50,7 @@ def recorded(tmp_path, monkeypatch):
     def record(count, file=tmp_path / "worker-0.gpus.jsonl"):
         ended, pipe = os.pipe()
         sampler = Answers(count, pipe)
-        monkeypatch.setattr(history.devices, "sampler", lambda gpus, every_s: sampler)
+        monkeypatch.setattr(history.vendors, "sampler", lambda gpus, every_s: sampler)
         monkeypatch.setattr(history.gpu_health, "sampler", lambda gpus: Health())
         monkeypatch.setattr(history, "TICK_S", 0.0)
         monkeypatch.setattr(history, "MAX_HISTORY_BYTES", MAX_BYTES)

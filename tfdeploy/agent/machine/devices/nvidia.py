@@ -11,7 +11,6 @@ import re
 import resource
 import subprocess
 import time
-from functools import partial
 
 from ....shared import TYPE_CHECKING
 from ....shared.protocol.record import Record
@@ -182,11 +181,6 @@ def numbered(listing: str, indexes: Sequence[int] = ()) -> List[Tuple[int, Eleme
     return [(number, *each) for number, each in rows if not indexes or number in indexes]
 
 
-def parse_parts(listing: str, indexes: Sequence[int] = ()) -> List[GpuUse]:
-    """Return the use of these GPUs and instances, or of all. Pure."""
-    return [_use_of(index, part) for index, _, part in numbered(listing, indexes)]
-
-
 def parse_divided(listed: List[ListedGpu], listing: str) -> List[Gpu]:
     """Return what was listed, with its use and its processes. Pure."""
     return [
@@ -282,9 +276,10 @@ class GpuSampler(NvidiaSmiSampler):
     """How busy the GPUs are: those of `indexes`, or all."""
 
     def __init__(self, indexes: Sequence[int] = (), every_s: float = SAMPLE_EVERY_S) -> None:
-        query, parse = (QUERY, TABLE), parse_use
-        if is_divided():
-            query, parse = DETAILS, partial(parse_parts, indexes=indexes)
+        def parts(listing: str) -> List[GpuUse]:
+            return [_use_of(index, part) for index, _, part in numbered(listing, indexes)]
+
+        query, parse = (DETAILS, parts) if is_divided() else ((QUERY, TABLE), parse_use)
         super().__init__(query, parse, indexes, every_s, SAMPLE_CPU_SHARE)
 
 

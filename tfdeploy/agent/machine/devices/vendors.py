@@ -1,0 +1,57 @@
+"""The GPUs of this machine: NVIDIA's, or without nvidia-smi those of AMD, if ROCm is installed.
+
+Each raises Refusal if nvidia-smi does not answer, except `listed_if_possible` and `sampler`.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from ....shared import TYPE_CHECKING
+from ....shared.records import VISIBLE, visible_devices
+from ...refusal import Refusal
+from . import amd, nvidia
+
+if TYPE_CHECKING:
+    from typing import Dict, List, Sequence, Union
+
+    from .nvidia import Gpu, ListedGpu
+
+    Sampler = Union[amd.Sampler, nvidia.GpuSampler]
+
+
+def listed() -> List[ListedGpu]:
+    return [*amd.look()] if _are_amds() else nvidia.listed()
+
+
+def listed_if_possible() -> List[ListedGpu]:
+    try:
+        return listed()
+    except Refusal:
+        return []
+
+
+def resources() -> Dict[int, str]:
+    """Return the name of each GPU's lease by the GPU's index."""
+    return {gpu.index: gpu.resource for gpu in listed()}
+
+
+def look() -> List[Gpu]:
+    return amd.look() if _are_amds() else nvidia.look()
+
+
+def sampler(indexes: Sequence[int] = (), every_s: float = nvidia.SAMPLE_EVERY_S) -> Sampler:
+    """Return what tells how busy the GPUs are: those of `indexes`, or all."""
+    return amd.Sampler(indexes, every_s) if _are_amds() else nvidia.GpuSampler(indexes, every_s)
+
+
+def variables(gpus: Sequence[int], names: Dict[int, str]) -> Dict[str, str]:
+    """Return the variables that show a process only these GPUs; `names` are `resources`."""
+    if gpus and _are_amds():
+        return amd.variables(gpus)
+    uuids = [names[gpu].partition("/")[2] for gpu in gpus if gpu in names]
+    return {VISIBLE: visible_devices(uuids if nvidia.is_divided() else gpus)}
+
+
+def _are_amds() -> bool:
+    return amd.is_installed() and not shutil.which("nvidia-smi")
