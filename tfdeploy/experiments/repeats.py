@@ -1,4 +1,4 @@
-"""What repeated measurements say: their median and range, and whether two of them differ. Pure."""
+"""What repeated measurements say: their median and range. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-MIN_RUNS = 3  # of two, the ranges of equal things are separate in one of three cases
 
 
 class Spread(NamedTuple):
@@ -29,22 +27,6 @@ class Spread(NamedTuple):
         one measurement of each."""
         ratios = (self.median / base.median, self.low / base.high, self.high / base.low)
         return Spread(*ratios, min(self.n, base.n))
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether there are enough measurements to compare them with others."""
-        return self.n >= MIN_RUNS
-
-    def differs_from(self, other: Spread) -> bool:
-        """Return whether both have enough measurements and their ranges don't overlap.
-
-        Of two equal things this says so by chance, of one pair in C(2n, n) / 2: in ten if each is
-        measured three times, in 126 if five times.
-        """
-        return self.is_enough and other.is_enough and not self._overlaps(other)
-
-    def _overlaps(self, other: Spread) -> bool:
-        return self.low <= other.high and other.low <= self.high
 
 
 def spread_of(values: Iterable[float]) -> Spread:

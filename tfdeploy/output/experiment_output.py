@@ -20,7 +20,6 @@ from tfdeploy.output.stream import table_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from rich.console import Console as RichConsole
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
         TargetPoint,
     )
     from tfdeploy.experiments.grid import Grid
-    from tfdeploy.experiments.speed.results import Result, Sweep
+    from tfdeploy.experiments.speed.results import Sweep
     from tfdeploy.output.console import Console
     from tfdeploy.output.stream import Cell
 
@@ -43,27 +42,18 @@ if TYPE_CHECKING:
 MAX_LIVE_TRIALS = 20
 
 
-def print_grid(console: Console, grid: Grid, folder: Path) -> None:
+def print_grid(console: Console, grid: Grid) -> None:
     """Print how much will be measured."""
     cells, runs = len(grid.cells), len(grid.cells) * grid.repeats
     what = f"{format_count(cells, 'cell')}, {format_count(grid.repeats, 'time')} each"
-    least = format_duration(runs * grid.seconds)
-    console.print_step(f"{what}: at least {least}, less what is already in {folder}")
-
-
-def print_measuring(console: Console, result: Result) -> None:
-    console.print_step(f"{result.cell}, repeat {result.repeat}: run {result.run}")
-
-
-def print_cell(console: Console, result: Result) -> None:
-    from tfdeploy.experiments.speed import report
-
-    console.print_text(report.line(result))
+    console.print_text(f"{what}: at least {format_duration(runs * grid.seconds)}")
 
 
 def print_sweep(console: Console, sweep: Sweep) -> None:
     from tfdeploy.experiments.speed import report
 
+    if not sweep.results:
+        return
     console.print_text("")
     rows = [report.row(sweep, each) for each in sweep]
     console.out.print_table(report.COLUMNS, rows)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from itertools import groupby
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfdeploy.experiments.repeats import Spread, spread_of
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from tfdeploy.experiments.scalars import Series
 
@@ -60,7 +60,7 @@ class Result:
     run: str
     """Its id."""
     result: str = RUNNING
-    """`measured`, `ended` before its time, `failed` or `running`."""
+    """`measured`, `ended` before its time, or `failed`."""
     reason: str = ""
     """Why it ended or failed."""
     rate: Rate | None = None
@@ -98,35 +98,24 @@ class CellResults:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All results so far by their cell and repeat, and the `terms` that they have in common.
+    """All results so far.
 
     If `synchronous`, a step takes a batch from each worker. If there is a `chief` of its own, it
     trains like a worker in cells without ps.
     """
 
-    results: Mapping[tuple[Cell, int], Result]
-    terms: Mapping[str, Any]
+    results: Sequence[Result]
     synchronous: bool = False
     chief: bool = False
 
     def __iter__(self) -> Iterator[CellResults]:
-        return iter(self._cells)
-
-    @cached_property
-    def _cells(self) -> tuple[CellResults, ...]:
-        runs: dict[Cell, list[Result]] = {}
-        for cell, repeat in sorted(self.results):
-            runs.setdefault(cell, []).append(self.results[cell, repeat])
-        return tuple(CellResults(cell, tuple(of_cell)) for cell, of_cell in runs.items())
+        ordered = sorted(self.results, key=lambda result: (result.cell, result.repeat))
+        for cell, runs in groupby(ordered, key=lambda result: result.cell):
+            yield CellResults(cell, tuple(runs))
 
     @property
     def measured(self) -> tuple[CellResults, ...]:
         return tuple(each for each in self if each.measured)
-
-    def by_ps(self) -> Iterator[tuple[CellResults, ...]]:
-        """Yield the measured cells of each number of ps, the fewest workers first."""
-        for ps in sorted({results.cell.ps for results in self.measured}):
-            yield tuple(results for results in self.measured if results.cell.ps == ps)
 
     @property
     def base(self) -> CellResults | None:
