@@ -144,12 +144,12 @@ def _gather_facts(run: Run, offline: bool) -> RunFacts:
     MEASURE,
     "compare nightly 20260501-113000-91c4",
     "compare small=RUN large=RUN --tag accuracy --target 0.9",
-    "compare 'adam=adam-*' sgd=RUN,RUN,RUN",
+    "compare 'adam-*'",
 )
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN",
-                    help="A run's id, name or folder. LABEL=RUN gives it a label. LABEL=RUN,RUN "
-                    "and 'NAME*' are repeated runs: their median and range.",
+                    help="A run's id, name or folder. LABEL=RUN gives it a label; 'NAME*' are all "
+                    "runs with such a name.",
                     autocompletion=propose_runs)],
     hosts: Hosts = HOSTS,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME",

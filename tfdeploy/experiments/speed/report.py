@@ -12,8 +12,7 @@ from tfdeploy.formatting.humanize import KILO, format_count
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
+    from tfdeploy.experiments.speed.results import CellResults, Result, Spread, Sweep
 
 UNKNOWN = "-"
 WHY = ""  # the column that says why a cell has no speed needs no name

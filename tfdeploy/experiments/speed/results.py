@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
+from statistics import median
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from tfdeploy.experiments.repeats import Spread, spread_of
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
@@ -70,6 +70,25 @@ class Result:
     """The hosts with its tasks."""
 
 
+class Spread(NamedTuple):
+    """The median of `n` measurements, and the smallest and the largest of them."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+    def scaled(self, factor: float) -> Spread:
+        """Return all values times a positive factor."""
+        return Spread(self.median * factor, self.low * factor, self.high * factor, self.n)
+
+    def over(self, base: Spread) -> Spread:
+        """Return the ratio of the medians, between the smallest and the largest possible ratio of
+        one measurement of each."""
+        ratios = (self.median / base.median, self.low / base.high, self.high / base.low)
+        return Spread(*ratios, min(self.n, base.n))
+
+
 @dataclass(frozen=True)
 class CellResults:
     """All runs of a cell so far, at least one, in the order of their repeats."""
@@ -93,7 +112,7 @@ class CellResults:
     @property
     def steps_per_s(self) -> Spread | None:
         rates = [run.rate.steps_per_s for run in self.measured if run.rate]
-        return spread_of(rates) if rates else None
+        return Spread(median(rates), min(rates), max(rates), len(rates)) if rates else None
 
 
 @dataclass(frozen=True)
