@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.experiments.run_report.facts import RunFacts
+    from tfdeploy.experiments.speed.results import Result
     from tfdeploy.run import Run
 
 
@@ -207,7 +208,8 @@ def sweep(
 
     console, inventory = Console(for_json=json), load_inventory(hosts)
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
-    settings, results = grid.Grid(cells, repeats, seconds), []
+    settings = grid.Grid(cells, repeats, seconds)
+    results: list[Result] = []
     measured = Sweep(results, synchronous, any(host.chief for host in inventory.hosts))
     print_grid(console, settings)
     code = None
