@@ -39,13 +39,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from typing import List
 
-from ..shared import TYPE_CHECKING
 from . import own_folders
 from .refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import List
 
 OWN_ROOTS = ".hosts"
 TRIALS = "trials"  # in the directory of a slot

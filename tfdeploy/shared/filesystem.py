@@ -4,16 +4,15 @@ through a folder, or remove it; recognize a full disk."""
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import shutil
 import stat
 from collections import deque
+from typing import Callable, Iterator, List
 
-from . import TYPE_CHECKING
+Shorten = Callable[[List[bytes]], List[bytes]]
 
-if TYPE_CHECKING:
-    from typing import Callable, Iterator, List
-
-    Shorten = Callable[[List[bytes]], List[bytes]]
 
 PRIVATE = 0o600
 CHUNK = 1 << 16
@@ -109,8 +108,6 @@ def move_file(source: str, target: str) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        import shutil  # as in remove_folder
-
         fresh = temporary_name(target)
         shutil.copy2(source, fresh)
         os.replace(fresh, target)
@@ -136,8 +133,6 @@ def link_or_copy(source: str, target: str) -> None:
     except FileNotFoundError:
         raise
     except OSError:  # a file system without hard links
-        import shutil  # as in remove_folder
-
         shutil.copy2(source, target)
 
 
@@ -157,8 +152,6 @@ def walk(folder: str, excluded: str = "") -> Iterator[os.DirEntry[str]]:
 
 def remove_folder(folder: str) -> None:
     """Remove a folder with its content; ignore errors."""
-    import shutil  # costs 2 ms, and neither `follow` nor most supervisors need it
-
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -172,8 +165,6 @@ def remove_file(path: str) -> None:
 
 def sha256(path: str) -> str:
     """Return the hash of a file's content in hex. Raises OSError."""
-    import hashlib  # costs 2 ms, and most requests need none
-
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(BLOCK), b""):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Type, TypeVar, Union
 
-from . import TYPE_CHECKING, filesystem
+from . import filesystem
 from .protocol.record import Record, field, field_types, replace
 from .protocol.record import to_json as plain
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Optional, Sequence, Type, TypeVar, Union
+R = TypeVar("R")
 
-    R = TypeVar("R")
 
 QUEUED = "QUEUED"
 STARTING = "STARTING"
@@ -97,8 +97,6 @@ class HeartbeatSettings(Record):
 
     def secret_of(self, task: str) -> str:
         """Return a task's secret; these settings must be the chief's."""
-        import hmac  # loads OpenSSL, and few calls need it
-
         if task == self.chief:
             return self.secret
         return hmac.new(self.secret.encode(), task.encode(), "sha256").hexdigest()

@@ -9,19 +9,18 @@ the user, without a question for each connection.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
+from typing import Dict, List, Optional, Set, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem
+from ...shared import filesystem
 from .. import paths
 from . import listeners, process
+from .listeners import ListeningSocket
 
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Set, Tuple
+Range = Tuple[int, int]
 
-    from .listeners import ListeningSocket
-
-    Range = Tuple[int, int]
 
 COPY = "tfdeploy-preload"
 MAX_NAMED = 5
@@ -66,8 +65,6 @@ def _load_error(path: str) -> Optional[str]:
     """Return why programs cannot load the library from this path, or None."""
     if any(separator in path for separator in " :"):  # source: ld.so(8), LD_PRELOAD
         return "{} contains a space or a colon".format(path)
-    import ctypes  # takes 4 ms, and only a start needs it
-
     try:
         ctypes.CDLL(path)
     except OSError as error:

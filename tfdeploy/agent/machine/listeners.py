@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import socket
 import struct
+from typing import Iterator, List, Set, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.record import Record
-
-if TYPE_CHECKING:
-    from typing import Iterator, List, Set, Tuple
 
 # Sources: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h, net/tcp_states.h.
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, DUMP_REQUEST = 4, 20, 0x301

@@ -7,11 +7,7 @@ import errno
 import socket
 import threading
 import time
-
-from ...shared import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 CHUNK = 1 << 16
 MAX_CONNECTIONS = 64

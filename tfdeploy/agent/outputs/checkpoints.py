@@ -11,15 +11,14 @@ from __future__ import annotations
 import errno
 import os
 from itertools import islice
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
-from ...shared import TYPE_CHECKING, filesystem, records, state_file
+from ...shared import filesystem, records, state_file
 from ...shared.records import Launch
 from .. import paths
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+Found = Dict[str, Any]  # {name, step, files: [{path, size}]}
 
-    Found = Dict[str, Any]  # {name, step, files: [{path, size}]}
 
 MAX_TRIES = 100
 

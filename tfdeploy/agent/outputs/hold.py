@@ -12,9 +12,11 @@ enough: if a file still changes, it arrives with another hash.
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem, parallel, records
+from ...shared import filesystem, parallel, records
 from ...shared.protocol.message import Done
 from ...shared.protocol.outputs import (
     HELD_OUTPUTS,
@@ -36,10 +38,8 @@ from .. import paths
 from ..machine import lock
 from . import checkpoints, held, integrity, verify
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+Found = Dict[str, Any]  # {name, step, files: [{path, size}]}
 
-    Found = Dict[str, Any]  # {name, step, files: [{path, size}]}
 
 MAX_TRIES = 4
 PAUSE_S = 0.5
@@ -227,8 +227,6 @@ def _take_unit(work: str, held_dir: str, unit: UnitToHold, is_live: bool) -> str
 
 
 def _take_file(source: str, target: str, is_live: bool) -> None:
-    import shutil  # as in filesystem.remove_folder
-
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.lexists(target):
         os.remove(target)

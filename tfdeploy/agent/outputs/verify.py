@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from contextlib import closing
 from itertools import takewhile
+from typing import Any, Dict, Generator, Iterator, List, Set, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem, parallel, records
+from ...shared import filesystem, parallel, records
 from ...shared.protocol.outputs import HashedFile, HeldCheckpoint
 from ...shared.protocol.record import to_json
 from .. import paths
-
-if TYPE_CHECKING:
-    import subprocess
-    from typing import Any, Dict, Generator, Iterator, List, Set, Tuple
-
-    from .checkpoints import Found
+from .checkpoints import Found
 
 READ = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
@@ -70,8 +67,6 @@ def find_errors(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
     """
     if not prefixes:
         return
-    import subprocess  # costs 4 ms, and `follow` imports this module without needing it
-
     inside = os.path.join(paths.agent(), "inside")
     reader = subprocess.Popen(
         [task_python(prefixes[0]), "-c", READ, inside, *prefixes],

@@ -7,17 +7,12 @@ import json
 import os
 import signal
 import subprocess
+from typing import Dict, Iterator, List
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.message import Invalid, parse
-from ...shared.protocol.preflight import ProgramError
+from ...shared.protocol.preflight import ProgramError, Statement
 from ...shared.protocol.record import to_json
 from ..runs.start_checks import expand_home
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List
-
-    from ...shared.protocol.preflight import Statement
 
 IMPORT_S = 120.0
 # Each error is one line of JSON. What the imports print goes nowhere. Each import is announced,

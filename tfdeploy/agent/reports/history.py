@@ -12,18 +12,14 @@ import json
 import select
 import time
 from contextlib import suppress
+from typing import Dict, List, Optional
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from ...shared.filesystem import append_line, read_end
-from ...shared.records import MAX_HISTORY_BYTES
+from ...shared.protocol.reports import GpuUse
+from ...shared.records import MAX_HISTORY_BYTES, TaskState
 from ..machine import gpu_health
 from ..machine.nvidia import GpuSampler
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional
-
-    from ...shared.protocol.reports import GpuUse
-    from ...shared.records import TaskState
 
 MAX_REASON = 500
 EVERY_S = 30.0

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Dict, Optional, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.reports import HostUse
 from ..machine import process
-
-if TYPE_CHECKING:
-    from typing import Dict, Optional, Tuple
-
-    from ..machine.nvidia import GpuSampler
+from ..machine.nvidia import GpuSampler
 
 NET, STAT = "/proc/net/dev", "/proc/stat"
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -89,8 +85,6 @@ class HostTable:
         self._sampler().close()
 
     def _sampler(self) -> GpuSampler:
-        from ..machine.nvidia import GpuSampler  # loads subprocess
-
         self._gpus = self._gpus or GpuSampler()
         return self._gpus
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import stat
 import time
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from ...shared.protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun
+from ...shared.records import TaskState
 from .. import paths
 from ..environments import marker
 from ..machine import lock
 from ..reports import status
 from ..supervision import termination
 
-if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
+T = TypeVar("T")
 
-    from ...shared.records import TaskState
-
-    T = TypeVar("T")
 
 REMOVING = ".removing-"  # the prefix of what is half deleted; it is listed as nothing else
 BLOCK = 512  # the unit of st_blocks, independent of the file system's own blocks (stat(2))

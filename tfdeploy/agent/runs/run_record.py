@@ -8,18 +8,14 @@ import os
 import re
 import time
 from contextlib import suppress
+from typing import List, Optional
 
-from ...shared import TYPE_CHECKING, filesystem, records
+from ...shared import filesystem, records
 from ...shared.protocol.record import to_json
-from ...shared.protocol.runs import KnownRun, KnownRuns, RecordTexts
+from ...shared.protocol.runs import KnownRun, KnownRuns, RecordTexts, RunRecord
 from .. import paths
 from ..machine import lock
 from ..refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import List, Optional
-
-    from ...shared.protocol.runs import RunRecord
 
 MAX_RUNS = 100
 # The file begins with the number of starts and the last launch; what follows may be large.

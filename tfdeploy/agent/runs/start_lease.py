@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager
+from typing import Iterator, List
 
-from ...shared import TYPE_CHECKING, filesystem
+from ...shared import filesystem
 from .. import paths
-
-if TYPE_CHECKING:
-    from typing import Iterator, List
+from ..machine import leases
+from ..refusal import Refusal
 
 SAME_START_WAIT_S = 30.0  # less than the controller waits for an answer
 STOP_WAIT_S = 5.0  # as a stop needs time of its own
@@ -22,8 +22,6 @@ SOCKETS = "/proc/net/unix"  # source: proc(5); an abstract name begins with @
 def hold(run: str) -> Iterator[None]:
     """Wait until no other process starts tasks of this run below this root, and keep others from
     it. Raises Refusal after SAME_START_WAIT_S."""
-    from ..machine import leases  # a stop does not need it
-
     descriptors = _acquire(_resource(run))
     try:
         yield
@@ -51,9 +49,6 @@ def _resource(run: str) -> str:
 
 
 def _acquire(resource: str) -> List[int]:
-    from ..machine import leases  # as in hold
-    from ..refusal import Refusal
-
     deadline = time.monotonic() + SAME_START_WAIT_S
     while True:
         try:

@@ -6,16 +6,15 @@ import os
 import signal
 import time
 from contextlib import suppress
+from typing import List, Optional
 
-from ...shared import TYPE_CHECKING, parallel, records, state_file
+from ...shared import parallel, records, state_file
 from ...shared.protocol.runs import SavedCheckpoint, Stopped, StoppedTask
 from ...shared.records import ENDED, UNKNOWN, Launch, TaskState
 from .. import paths
 from ..machine import lock, process
-from . import start_lease
-
-if TYPE_CHECKING:
-    from typing import List, Optional
+from ..reports import status
+from . import disk, start_lease
 
 MARGIN_S = 10.0
 
@@ -57,8 +56,6 @@ def _running_tasks(project: str, run: str, named: List[str]) -> List[str]:
 
 def is_running(project: str, run: str, task: str) -> bool:
     """Return whether a task's supervisor lives, or a process of a task whose supervisor is gone."""
-    from . import disk  # a stop of all tasks by their names does not need it
-
     task_dir = paths.task(project, run, task)
     return lock.is_live(task_dir) or (
         disk.task_state(task_dir).state == records.LOST
@@ -72,8 +69,6 @@ def _stop_launch(
     task_dir = paths.task(project, run, task)
     launch = _read_launch(task_dir)
     if launch_name and launch and launch.heartbeat.launch_name != launch_name:
-        from ..reports import status  # rarely needed: most stops are for the current launch
-
         return StoppedTask(task, status.read_state(task_dir).state, [])
     return stop_task(project, run, task, number, linger_s)
 

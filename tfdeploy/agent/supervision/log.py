@@ -13,11 +13,7 @@ import struct
 import termios
 import threading
 import time
-
-from ...shared import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import BinaryIO, Optional
+from typing import BinaryIO, Optional
 
 CHUNK = 1 << 16
 TAIL = 1 << 15

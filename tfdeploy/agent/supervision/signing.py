@@ -18,22 +18,21 @@ import hmac
 import json
 import os
 import zlib
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.message import Invalid, Message, parse
 from ...shared.protocol.record import field
-from ...shared.records import Pace  # noqa: TC001 - as below
-from ...shared.trials import TrialOrder, TrialRecord  # noqa: TC001 - `parse` looks them up
+from ...shared.records import (
+    HeartbeatSettings,
+    Pace,
+)
+from ...shared.trials import TrialOrder, TrialRecord
 from ..machine.peers import as_source
 from ..machine.sockets import DeadlineSocket, connect
 
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
+Body = Dict[str, Any]
+T = TypeVar("T")
 
-    from ...shared.records import HeartbeatSettings
-
-    Body = Dict[str, Any]
-    T = TypeVar("T")
 
 MAX_LINE = 1 << 20
 MAX_BODY = 2 << 20  # ten thousand tasks need a tenth; JSON takes 20 times its size in memory

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from typing import Any, Callable, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem, records
+from ...shared import filesystem, records
 from ...shared.filesystem import NO_SPACE
 from ...shared.outcome import describe_exit
 from ...shared.protocol.record import replace
@@ -17,19 +19,15 @@ from ...shared.records import BACKOFF, FAILED, QUEUED, STARTING, STRICT, Launch,
 from .. import own_folders, paths
 from ..machine import guard, leases, process
 from ..machine.peers import PeerList
+from ..reports import pace
 from ..reports.history import History
 from . import membership, restart, shortage
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
+from .termination import Order
+from .turn import Turn
 from .watch import FIRST_TICK_S, SETTLED_S, SIGNALS, STOP, TICK_S, AttemptWatch, order_of_signal
-
-if TYPE_CHECKING:
-    import subprocess
-    from typing import Any, Callable, List, Optional, Tuple
-
-    from .termination import Order
-    from .turn import Turn
 
 PACE_EVERY_S = 30.0
 
@@ -59,8 +57,6 @@ class Supervisor:
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
         self._turn: Optional[Turn] = None
         if launch.submitted:
-            from .turn import Turn  # most runs are not queued
-
             self._turn = Turn(launch, task_dir, self.membership)
         self.write(first)
 
@@ -89,8 +85,6 @@ class Supervisor:
 
         def record() -> None:
             time.sleep(PACE_EVERY_S)
-            from ..reports import pace  # a short task never needs it
-
             report = self.membership.report_pace
             pace.record(self.launch, self.task_dir, lambda: self.state.pid, report, PACE_EVERY_S)
 

@@ -11,21 +11,19 @@ from __future__ import annotations
 import os
 import threading
 import time
+from typing import Any, Dict, List, Optional
 
-from ....shared import TYPE_CHECKING, filesystem, records, state_file
+from ....shared import filesystem, records, state_file
 from ....shared.protocol.outputs import CHECKPOINT
+from ....shared.records import Launch
 from ... import paths
 from ...outputs import checkpoints, install
 from .. import heartbeat, signing
+from ..heartbeat import HeartbeatClient, HeartbeatServer
+from . import backups, offered_files
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+Json = Dict[str, Any]
 
-    from ....shared.records import Launch
-    from ..heartbeat import HeartbeatClient, HeartbeatServer
-    from . import backups, offered_files
-
-    Json = Dict[str, Any]
 
 PIECE = 1 << 20
 CHECK_EVERY_S = 1.0
@@ -67,8 +65,6 @@ class CheckpointOffer:
 
     def offer_backup(self) -> Json:
         """Offer what synchronous workers need before they start (backups.py)."""
-        from . import backups  # as in _outputs_offer
-
         with self._backup_lock:
             self._backup = self._backup or backups.BackupOffer(self._task_dir)
             return self._backup.update()
@@ -107,8 +103,6 @@ class CheckpointOffer:
 def _outputs_offer(launch: Launch, task_dir: str) -> Optional[offered_files.OutputsOffer]:
     if not launch.outputs.copied_bytes:
         return None
-    from . import offered_files  # it loads modules that only runs with replicas need
-
     return offered_files.OutputsOffer(launch, task_dir)
 
 
@@ -138,8 +132,6 @@ def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
 
 
 def _fetch_outputs(launch: Launch, offer: Json) -> None:
-    from . import offered_files  # as above
-
     offered_files.fetch_outputs(launch, offer)
 
 
