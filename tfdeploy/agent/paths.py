@@ -39,7 +39,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from typing import List
+from typing import Callable, List
 
 from . import own_folders
 from .refusal import Refusal
@@ -181,25 +181,18 @@ def logs(project: str, run_id: str) -> str:
     return os.path.join(run(project, run_id), "logs")
 
 
-def log(project: str, run_id: str, task: str) -> str:
-    return os.path.join(logs(project, run_id), file_name(task) + ".log")
+def _of_logs(ending: str) -> Callable[[str, str, str], str]:
+    """Return a function that returns the file of a task among its run's logs."""
+    return lambda project, run_id, task: os.path.join(
+        logs(project, run_id), file_name(task) + ending
+    )
 
 
-def history(project: str, run_id: str, task: str) -> str:
-    return os.path.join(logs(project, run_id), file_name(task) + ".history.jsonl")
-
-
-def gpu_history(project: str, run_id: str, task: str) -> str:
-    return os.path.join(logs(project, run_id), file_name(task) + ".gpus.jsonl")
-
-
-def pace_history(project: str, run_id: str, task: str) -> str:
-    return os.path.join(logs(project, run_id), file_name(task) + ".pace.jsonl")
-
-
-def trials(project: str, run_id: str, task: str) -> str:
-    """Return the file in which a slot records its trials, see shared/trials.py."""
-    return os.path.join(logs(project, run_id), file_name(task) + ".trials.jsonl")
+log = _of_logs(".log")
+history = _of_logs(".history.jsonl")
+gpu_history = _of_logs(".gpus.jsonl")
+pace_history = _of_logs(".pace.jsonl")
+trials = _of_logs(".trials.jsonl")  # a slot's, see shared/trials.py
 
 
 def trial(task_dir: str, number: int) -> str:
@@ -226,54 +219,23 @@ def tasks(project: str, run_id: str) -> List[str]:
     return [name.replace("-", ":") for name in names]
 
 
-def launch(task_dir: str) -> str:
-    return os.path.join(task_dir, "launch.json")
+def _in_task(name: str) -> Callable[[str], str]:
+    """Return a function that returns the file or folder of this name in a task's folder."""
+    return lambda task_dir: os.path.join(task_dir, name)
 
 
-def state(task_dir: str) -> str:
-    return os.path.join(task_dir, "state.json")
-
-
-def lock(task_dir: str) -> str:
-    return os.path.join(task_dir, "lock")
-
-
-def saves(task_dir: str) -> str:
-    return os.path.join(task_dir, "saves")
-
-
-def older_saves(task_dir: str) -> str:
-    return os.path.join(task_dir, "saves.1")
-
-
-def versions(task_dir: str) -> str:
-    """Return the file in which the task's process reports what it has imported."""
-    return os.path.join(task_dir, "versions")
-
-
-def started(task_dir: str) -> str:
-    return os.path.join(task_dir, "started")
-
-
-def notice(task_dir: str) -> str:
-    return os.path.join(task_dir, "notice.json")
-
-
-def gpu_problems(task_dir: str) -> str:
-    return os.path.join(task_dir, "gpu_problems.json")
-
-
-def given(task_dir: str) -> str:
-    """Return the file that lists what the task got from the chief, see outputs/listing.py."""
-    return os.path.join(task_dir, "given.json")
-
-
-def peers(task_dir: str) -> str:
-    return os.path.join(task_dir, "peers")
-
-
-def source_ports(task_dir: str) -> str:
-    return os.path.join(task_dir, "source-ports")
+launch = _in_task("launch.json")
+state = _in_task("state.json")
+lock = _in_task("lock")
+saves, older_saves = _in_task("saves"), _in_task("saves.1")
+versions = _in_task("versions")  # the task's process reports in it what it has imported
+started = _in_task("started")
+notice = _in_task("notice.json")
+gpu_problems = _in_task("gpu_problems.json")
+given = _in_task("given.json")  # what the task got from the chief, see outputs/listing.py
+peers = _in_task("peers")
+source_ports = _in_task("source-ports")
+work = _in_task("work")
 
 
 def held(folder: str, kind: str) -> str:
@@ -304,10 +266,6 @@ def resuming(run_dir: str) -> str:
 def incoming_for(folder: str, kind: str) -> str:
     """Return where files arrive for a task's folder, or a run's, until they are complete."""
     return os.path.join(folder, "incoming-" + kind)
-
-
-def work(task_dir: str) -> str:
-    return os.path.join(task_dir, "work")
 
 
 def checkpoints(task_dir: str, checkpoint_dir: str) -> str:

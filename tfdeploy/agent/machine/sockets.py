@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import errno
 import socket
 import threading
@@ -220,8 +219,7 @@ class ConnectionServer:
 
     def _start_thread(self, connection: socket.socket) -> None:
         try:
-            # A thread of the module threading costs twice as much, most of it to wait for it.
-            _thread.start_new_thread(self._handle, (connection,))
+            threading.Thread(target=self._handle, args=(connection,), daemon=True).start()
         except RuntimeError:  # the system allows no more threads: one client after another
             self._handle(connection)
 

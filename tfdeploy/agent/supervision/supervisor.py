@@ -51,7 +51,7 @@ class Supervisor:
         self._oom_kills = 0  # of the machine, at the start of the last attempt
         self._order: Optional[Order] = None  # the last one that ended the task
         log = paths.log(launch.project, launch.run, launch.task)
-        self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
+        self.log = TaskLog(log, launch.log_limit_bytes)
         ports = guard.hold_ports(task_dir) if launch.network == STRICT else None
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
@@ -282,7 +282,7 @@ class Supervisor:
         """
         heartbeat_lease = self._leases[:1] if self.launch.is_chief else []
         leases.release([lease for lease in self._leases if lease not in heartbeat_lease])
-        self.log.close()
+        self.log.flush()
         if self._order is not STOP:
             self.membership.leave(self._order)
             if self.membership.all_others_ended():

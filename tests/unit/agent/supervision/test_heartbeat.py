@@ -471,7 +471,7 @@ def test_clients_are_answered_on_a_host_that_allows_no_more_threads(monkeypatch,
         raise RuntimeError("can't start new thread")
 
     with heartbeat_server() as (_, settings):
-        monkeypatch.setattr(sockets._thread, "start_new_thread", refuse)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
         assert [is_refused(settings) for _ in range(3)] == [False] * 3
 
 
