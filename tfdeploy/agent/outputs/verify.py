@@ -38,8 +38,9 @@ def verify_held(
     hashed = parallel.begin(lambda: [_hash_files(held_dir, found) for found in complete])
     names = [found["name"] for found in complete]
     verified: Set[str] = set()
-    if remembered_names(memory).intersection(names):
-        verified = verified_before(memory, hashed())
+    stored = _stored(memory)
+    if stored.keys() & names:
+        verified = {each.name for each in hashed() if stored.get(each.name) == to_json(each.files)}
     wanted = names if every else takewhile(lambda name: name not in verified, names)
     prefixes = [os.path.join(held_dir, name) for name in wanted if name not in verified]
     with closing(find_errors(prefixes)) as results:
@@ -100,24 +101,12 @@ def task_python(path: str) -> str:
     return sys.executable
 
 
-def remembered_names(memory: str) -> Set[str]:
-    """Return the names of the checkpoints that `remember_verified` has stored in a file."""
+def _stored(memory: str) -> Dict[str, Any]:
+    """Return what `remember_verified` has stored in a file: the files of checkpoints, by name."""
     try:
-        return set(records.read(memory))
+        return dict(records.read(memory))
     except (OSError, ValueError, TypeError):
-        return set()
-
-
-def verified_before(memory: str, checkpoints: List[HeldCheckpoint]) -> Set[str]:
-    """Return the names of those checkpoints that `remember_verified` has stored in a file with the
-    same hashes."""
-    try:
-        stored = records.read(memory)
-        return {
-            found.name for found in checkpoints if stored.get(found.name) == to_json(found.files)
-        }
-    except (OSError, ValueError, AttributeError):
-        return set()
+        return {}
 
 
 def remember_verified(memory: str, checkpoints: List[HeldCheckpoint]) -> None:

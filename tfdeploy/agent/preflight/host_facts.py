@@ -11,7 +11,7 @@ import time
 from typing import Dict, Iterator, List
 
 from ...shared import parallel
-from ...shared.protocol.message import Invalid, parse
+from ...shared.protocol.message import parse
 from ...shared.protocol.preflight import ImportFacts, Statement, SurveyAnswer
 from ...shared.records import VISIBLE, GpuNeed, visible_devices
 from .. import paths
@@ -138,7 +138,7 @@ def import_module(module: str, python: str, env: Dict[str, str]) -> ImportFacts:
     try:
         last_line = done.stdout.decode(errors="replace").splitlines()[-1]
         return parse(ImportFacts, json.loads(last_line))
-    except (ValueError, IndexError, Invalid):
+    except (ValueError, IndexError):
         end = exit_name(done.returncode)
         return ImportFacts(error="the import ended with {}".format(end))
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 from typing import Dict, Iterator, List
 
-from ...shared.protocol.message import Invalid, parse
+from ...shared.protocol.message import parse
 from ...shared.protocol.preflight import ProgramError, Statement
 from ...shared.protocol.record import to_json
 from ..runs.start_checks import expand_home
@@ -73,7 +73,7 @@ def _errors(output: bytes, end: str) -> Iterator[ProgramError]:
     for line in output.decode(errors="replace").splitlines():
         try:
             last = parse(ProgramError, json.loads(line))
-        except (ValueError, Invalid):
+        except ValueError:
             continue
         if last.error:
             yield last

@@ -6,7 +6,7 @@ import select
 import sys
 import time
 from itertools import chain
-from typing import Any, Dict, Iterator, List, Optional, Protocol, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from ...shared.protocol.reports import LogLines, NewCheckpoint, NewOutputs, RunEvent, StateChange
 from ...shared.records import ENDED, TaskReport
@@ -15,19 +15,10 @@ from ..outputs import checkpoints, listing
 from ..outputs.checkpoints import CheckpointWatch
 from ..outputs.listing import OutputWatch
 from . import status
+from .samples import Sampler
 from .tail import SelectedLines, Tail, matcher
 
 Log = Union[Tail, SelectedLines]
-
-
-class EventSource(Protocol):
-    """What the stream consists of. `ended` is true after all of the tasks have ended."""
-
-    ended: bool
-
-    def poll(self) -> Iterator[RunEvent]: ...
-    def pause_s(self) -> float: ...
-    def close(self) -> None: ...
 
 
 POLL_S = 0.15
@@ -57,8 +48,6 @@ def follow(
     closes the connection. Raises Refusal for a pattern that cannot be used.
     """
     if samples:
-        from .samples import Sampler  # loads subprocess, and what probes ports
-
         return _to_end(Sampler(project, run, tasks, chief, lines or 0, cursors or {}), forever)
     follower = Follower(project, run, tasks, chief)
     if logs and grep:
@@ -69,7 +58,7 @@ def follow(
     return chain(begin, _to_end(follower, forever))
 
 
-def _to_end(source: EventSource, forever: bool) -> Iterator[RunEvent]:
+def _to_end(source: Union[Follower, Sampler], forever: bool) -> Iterator[RunEvent]:
     """Yield what is new again and again, until `follow` has to end."""
     try:
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Dict, Optional, Tuple
+from typing import Dict, Tuple
 
 from ...shared.protocol.reports import HostUse
 from ..machine import process
@@ -65,7 +65,7 @@ class HostTable:
     """What the whole host uses."""
 
     def __init__(self) -> None:
-        self._gpus: Optional[GpuSampler] = None
+        self._gpus = GpuSampler()
 
     def read(self) -> HostUse:
         total, available = memory_bytes(MEMORY)
@@ -78,15 +78,11 @@ class HostTable:
             total_bytes=total,
             received=received,
             sent=sent,
-            gpus=self._sampler().read(),
+            gpus=self._gpus.read(),
         )
 
     def close(self) -> None:
-        self._sampler().close()
-
-    def _sampler(self) -> GpuSampler:
-        self._gpus = self._gpus or GpuSampler()
-        return self._gpus
+        self._gpus.close()
 
 
 def memory_bytes(path: str) -> Tuple[int, int]:

@@ -7,7 +7,6 @@ import time
 from contextlib import contextmanager
 from typing import Iterator, List
 
-from ...shared import filesystem
 from .. import paths
 from ..machine import leases
 from ..refusal import Refusal
@@ -15,7 +14,6 @@ from ..refusal import Refusal
 SAME_START_WAIT_S = 30.0  # less than the controller waits for an answer
 STOP_WAIT_S = 5.0  # as a stop needs time of its own
 POLL_S = 0.02
-SOCKETS = "/proc/net/unix"  # source: proc(5); an abstract name begins with @
 
 
 @contextmanager
@@ -38,8 +36,8 @@ def wait_until_free(run: str) -> None:
         resource = _resource(run)
     except FileNotFoundError:  # somebody has deleted the root; a stop finds the processes
         return
-    name, deadline = "@tfdeploy/{}".format(resource).encode(), time.monotonic() + STOP_WAIT_S
-    while name in filesystem.read_bytes(SOCKETS) and time.monotonic() < deadline:
+    deadline = time.monotonic() + STOP_WAIT_S
+    while leases.is_held(resource) and time.monotonic() < deadline:
         time.sleep(POLL_S)
 
 

@@ -81,13 +81,15 @@ def stop_task(
     `linger_s` seconds for a supervisor that stays."""
     task_dir = paths.task(project, run, task)
     mark = process.mark(project, run, task)
-    grace_s = _stop_grace_s(task_dir)
+    launch = _read_launch(task_dir)
+    grace_s = launch.stop_grace_s if launch else 0.0
     supervisor = lock.holder(task_dir)
     while supervisor == 0:  # it has not written its pid yet
         time.sleep(0.01)
         supervisor = lock.holder(task_dir)
     if supervisor is not None:
-        _stop_supervisor(supervisor, task_dir, grace_s, number)
+        stays = number != signal.SIGTERM and launch is not None and launch.is_chief
+        _stop_supervisor(supervisor, task_dir, grace_s, number, stays)
     survivors = process.end_all(mark, None, grace_s)
     started = time.monotonic()
     while lock.holder(task_dir) is not None and time.monotonic() < started + linger_s:
@@ -96,14 +98,14 @@ def stop_task(
         task=task,
         state=_final_state(task_dir),
         survivors=survivors,
-        saved=_newest_checkpoint(task_dir),
+        saved=_newest_checkpoint(task_dir, launch),
         left=lock.holder(task_dir) is None,
     )
 
 
-def _stop_supervisor(supervisor: int, task_dir: str, grace_s: float, number: int) -> None:
-    launch = _read_launch(task_dir)
-    stays = number != signal.SIGTERM and launch is not None and launch.is_chief
+def _stop_supervisor(
+    supervisor: int, task_dir: str, grace_s: float, number: int, stays: bool
+) -> None:
     process.send_signal(supervisor, number)
     process.send_signal(supervisor, signal.SIGCONT)  # a stopped process receives no other signal
     started, limit_s = time.monotonic(), grace_s + process.KILL_WAIT_S + MARGIN_S
@@ -122,13 +124,7 @@ def _has_ended(task_dir: str) -> bool:
         return False
 
 
-def _stop_grace_s(task_dir: str) -> float:
-    launch = _read_launch(task_dir)
-    return launch.stop_grace_s if launch else 0.0
-
-
-def _newest_checkpoint(task_dir: str) -> Optional[SavedCheckpoint]:
-    launch = _read_launch(task_dir)
+def _newest_checkpoint(task_dir: str, launch: Optional[Launch]) -> Optional[SavedCheckpoint]:
     if launch is None or not launch.is_chief:
         return None
     folder = paths.checkpoints(task_dir, launch.checkpoint_dir)

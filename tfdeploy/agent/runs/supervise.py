@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Type, Union
+from typing import Union
 
 from ...shared import records
 from ...shared.records import FAILED, Launch
@@ -35,7 +35,8 @@ def supervise(task_dir: str, *descriptors: Union[int, str]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     lock.adopt(inherited[0])
     leases.adopt(inherited[1:])
-    supervisor = _supervisor_class(launch)(launch, task_dir, inherited[1:])
+    kind = SlotSupervisor if launch.trials.points else Supervisor
+    supervisor = kind(launch, task_dir, inherited[1:])
     os.write(ready_pipe, b"ours\n")
     os.close(ready_pipe)
     try:
@@ -48,7 +49,8 @@ def supervise(task_dir: str, *descriptors: Union[int, str]) -> None:
             # init's, so that all of them can be found.
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
             supervisor.record_pace()
-            _announce_end(launch)
+            if launch.max_duration_s is not None:
+                places.announce_end(time.time() + launch.max_duration_s)
             supervisor.run()
         else:
             supervisor.leave()
@@ -58,18 +60,6 @@ def supervise(task_dir: str, *descriptors: Union[int, str]) -> None:
         supervisor.write(FAILED, reason="its supervisor failed, see supervisor.log")
         supervisor.leave()
     # The lock, inherited[0], stays held until this process is gone: `stop` waits for that.
-
-
-def _supervisor_class(launch: Launch) -> Type[Supervisor]:
-    if not launch.trials.points:
-        return Supervisor
-    return SlotSupervisor
-
-
-def _announce_end(launch: Launch) -> None:
-    """Let those who wait see when the run ends at the latest."""
-    if launch.max_duration_s is not None:
-        places.announce_end(time.time() + launch.max_duration_s)
 
 
 def _record_gpus(launch: Launch, task_dir: str) -> None:

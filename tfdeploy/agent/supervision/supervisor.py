@@ -55,9 +55,7 @@ class Supervisor:
         ports = guard.hold_ports(task_dir) if launch.network == STRICT else None
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
-        self._turn: Optional[Turn] = None
-        if launch.submitted:
-            self._turn = Turn(launch, task_dir, self.membership)
+        self._turn = Turn(launch, task_dir, self.membership) if launch.submitted else None
         self.write(first)
 
     def run(self) -> None:
@@ -292,5 +290,5 @@ class Supervisor:
 
 
 def print_to_log(error: BaseException) -> None:
-    """Print to supervisor.log. (Importing the module traceback would cost every start 2 ms.)"""
+    """Print to supervisor.log."""
     sys.excepthook(type(error), error, error.__traceback__)

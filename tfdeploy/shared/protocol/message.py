@@ -78,7 +78,7 @@ LONG_LIST = 64 << 20  # MAX_ANSWER_BYTES of an answer with all files of a folder
 MOST = 1 << 63  # above everything that is counted in bytes, seconds or nanoseconds since 1970
 
 
-class Invalid(Exception):
+class Invalid(ValueError):
     """A message does not have the fields, or the types, that it must have."""
 
 
@@ -111,7 +111,7 @@ def parse_lines(kind: Type[T], data: bytes) -> Iterator[T]:
     for line in data.splitlines():
         try:
             yield parse(kind, json.loads(line))
-        except (Invalid, ValueError, RecursionError):
+        except (ValueError, RecursionError):
             continue
 
 

@@ -6,7 +6,7 @@ Type checkers see dataclasses (PEP 681), so a renamed field is found before anyt
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, Type, TypeVar
 
 if TYPE_CHECKING:
     from typing import dataclass_transform as dataclass_transform
@@ -24,22 +24,17 @@ T = TypeVar("T")
 class Declared:
     """What a record's class says of a field besides its type."""
 
-    def __init__(self, default_factory: Any, kind: Any) -> None:
+    def __init__(self, default_factory: Any) -> None:
         self.default_factory = default_factory
-        self.kind = kind
 
 
-def field(
-    *,
-    default_factory: Optional[Callable[[], T]] = None,
-    kind: Optional[Type[T]] = None,
-) -> T:
-    """Declare a field with a fresh default for each record, or of the record `kind`."""
-    declared: Any = Declared(default_factory, kind)
+def field(*, default_factory: Callable[[], T]) -> T:
+    """Declare a field with a fresh default for each record."""
+    declared: Any = Declared(default_factory)
     return declared  # type: ignore[no-any-return]
 
 
-REQUIRED: Any = Declared(None, None)
+REQUIRED: Any = object()
 FIELD_TYPES: Dict[Type[Any], Dict[str, str]] = {}  # found so far; an answer has many messages
 
 
@@ -54,10 +49,10 @@ class Fields:
         for name in names:
             if name not in given:
                 default = getattr(self, name, REQUIRED)
-                is_declared = isinstance(default, Declared)
-                if is_declared and default.default_factory is None:
+                if default is REQUIRED:
                     missing.append(name)
                 else:
+                    is_declared = isinstance(default, Declared)
                     given[name] = default.default_factory() if is_declared else default
         if missing or unknown or len(values) > len(names):
             words = "{}: missing {}, unknown {}".format(type(self).__name__, missing, unknown)

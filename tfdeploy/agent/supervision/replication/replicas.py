@@ -41,7 +41,8 @@ class CheckpointOffer:
         self._folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
         self._offered: Optional[checkpoints.OpenCheckpoint] = None
         self._lock = threading.Lock()  # a descriptor that is closed may become another file's
-        self._outputs = _outputs_offer(launch, task_dir) if self._is_wanted else None
+        has_outputs = self._is_wanted and launch.outputs.copied_bytes
+        self._outputs = offered_files.OutputsOffer(launch, task_dir) if has_outputs else None
         self._task_dir = task_dir
         self._backup: Optional[backups.BackupOffer] = None
         self._backup_lock = threading.Lock()  # another one: the folder may be large
@@ -100,12 +101,6 @@ class CheckpointOffer:
             self._offered = checkpoint
 
 
-def _outputs_offer(launch: Launch, task_dir: str) -> Optional[offered_files.OutputsOffer]:
-    if not launch.outputs.copied_bytes:
-        return None
-    return offered_files.OutputsOffer(launch, task_dir)
-
-
 def start_fetching(launch: Launch, client: HeartbeatClient) -> None:
     """Fetch what the chief offers, in a thread, if the plan has chosen this task for replicas."""
     if launch.task in launch.heartbeat.replicas:
@@ -115,7 +110,7 @@ def start_fetching(launch: Launch, client: HeartbeatClient) -> None:
 def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
     fetched: Dict[str, str] = {}
     retry_at: Dict[str, float] = {}
-    fetch_functions = {"checkpoint": _fetch_checkpoint, "outputs": _fetch_outputs}
+    fetch_functions = {"checkpoint": _fetch_checkpoint, "outputs": offered_files.fetch_outputs}
     while True:
         for kind, fetch in fetch_functions.items():
             offer = client.answer.get(kind)
@@ -129,10 +124,6 @@ def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
                     filesystem.remove_folder(_incoming_dir(launch))
                     retry_at[kind] = time.monotonic() + FAILED_PAUSE_S
         time.sleep(CHECK_EVERY_S)
-
-
-def _fetch_outputs(launch: Launch, offer: Json) -> None:
-    offered_files.fetch_outputs(launch, offer)
 
 
 def _fetch_checkpoint(launch: Launch, offer: Json) -> None:
