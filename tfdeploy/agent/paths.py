@@ -3,35 +3,7 @@
 The store has what hosts can share, and is the root itself if this host shares nothing. With
 `shared_fs` each host has the root <store>/.hosts/<host>, with its agent, runs, locks and logs.
 
-<store>/.id                                   the store's id, see machine/shared_directory.py
-<store>/.cache/                               of installers, emptied by prune
-<store>/<project>/releases/<release>/         written once, then read-only
-<store>/<project>/manifests/<release>.json    what a release contains
-<store>/<project>/envs/<environment>/         a Python environment, see environments/
-<root>/agent/<hash>/                          one version of the agent
-<root>/<project>/removals.jsonl               which runs were deleted, when, by whom
-<root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
-<root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
-<root>/<project>/runs/<run>/logs/<task>.gpus.jsonl  the use of its GPUs over time
-<root>/<project>/runs/<run>/logs/<task>.pace.jsonl  its steps and its host's counters over time
-<root>/<project>/runs/<run>/logs/<task>.trials.jsonl  the trials of a slot; of the chief's, of all
-<root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
-<root>/<project>/runs/<run>/replica-outputs/  copies of its other files (offered_files.py)
-<root>/<project>/runs/<run>/replica.json      which checkpoints it has
-<root>/<project>/runs/<run>/record.json       the run's record, see runs/run_record.py
-<root>/<project>/runs/<run>/verified.json     which checkpoints TensorFlow has read to their end
-<root>/<project>/runs/<run>/<task>/           launch.json  state.json  lock  supervisor.log
-<root>/<project>/runs/<run>/<task>/saves      what it wrote elsewhere; saves.1 is its older part
-<root>/<project>/runs/<run>/<task>/started    empty; its time is that of the run's first start
-<root>/<project>/runs/<run>/<task>/notice.json  which notification of the run's end has failed
-<root>/<project>/runs/<run>/<task>/gpu_problems.json  what may be wrong with its GPUs
-<root>/<project>/runs/<run>/<task>/peers      the addresses from which other hosts may connect
-<root>/<project>/runs/<run>/<task>/given.json  the chief's checkpoints in its directory
-<root>/<project>/runs/<run>/<task>/held/      what is being fetched, see outputs/held.py
-<root>/<project>/runs/<run>/<task>/incoming-*/  what arrives for the task, until it is complete
-<root>/<project>/runs/<run>/<task>/work/      the task's directory: no name in it is tfdeploy's
-<root>/<project>/runs/<run>/<task>/work/trials/<number>/  that of a trial, if the task is a slot
-<root>/<project>/runs/<run>/<task>/work/trials/<number>.log  what the trial has printed
+docs/architecture.md, "On each host", shows both as a tree.
 """
 
 from __future__ import annotations
@@ -189,9 +161,9 @@ def _of_logs(ending: str) -> Callable[[str, str, str], str]:
 
 
 log = _of_logs(".log")
-history = _of_logs(".history.jsonl")
-gpu_history = _of_logs(".gpus.jsonl")
-pace_history = _of_logs(".pace.jsonl")
+history = _of_logs(".history.jsonl")  # each change of its state
+gpu_history = _of_logs(".gpus.jsonl")  # the use of its GPUs over time
+pace_history = _of_logs(".pace.jsonl")  # its steps and its host's counters over time
 trials = _of_logs(".trials.jsonl")  # a slot's, see shared/trials.py
 
 
@@ -227,15 +199,15 @@ def _in_task(name: str) -> Callable[[str], str]:
 launch = _in_task("launch.json")
 state = _in_task("state.json")
 lock = _in_task("lock")
-saves, older_saves = _in_task("saves"), _in_task("saves.1")
+saves, older_saves = _in_task("saves"), _in_task("saves.1")  # what it wrote elsewhere
 versions = _in_task("versions")  # the task's process reports in it what it has imported
-started = _in_task("started")
-notice = _in_task("notice.json")
-gpu_problems = _in_task("gpu_problems.json")
+started = _in_task("started")  # empty; its time is that of the run's first start
+notice = _in_task("notice.json")  # which notification of the run's end has failed
+gpu_problems = _in_task("gpu_problems.json")  # what may be wrong with its GPUs
 given = _in_task("given.json")  # what the task got from the chief, see outputs/listing.py
-peers = _in_task("peers")
+peers = _in_task("peers")  # the addresses from which other hosts may connect
 source_ports = _in_task("source-ports")
-work = _in_task("work")
+work = _in_task("work")  # its own directory: no name in it is tfdeploy's
 
 
 def held(folder: str, kind: str) -> str:

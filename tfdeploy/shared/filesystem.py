@@ -55,7 +55,21 @@ def replace_file(path: str, content: bytes, mode: int = 0o666, fresh: str = "") 
         raise
 
 
-def append_line(path: str, line: bytes, max_bytes: int, shorten: Shorten) -> bool:
+def newest_half(lines: List[bytes]) -> List[bytes]:
+    """Return the newest lines, together at most half of the bytes. Pure."""
+    left, kept = sum(map(len, lines)) // 2, len(lines)
+    while kept and len(lines[kept - 1]) <= left:
+        kept -= 1
+        left -= len(lines[kept])
+    return lines[kept:]
+
+
+def every_second(lines: List[bytes]) -> List[bytes]:
+    """Halve the resolution: the whole time that the lines cover stays covered. Pure."""
+    return lines[::2]
+
+
+def append_line(path: str, line: bytes, max_bytes: int, shorten: Shorten = newest_half) -> bool:
     """Append a line, which ends with a newline; only this user can read the file.
 
     If the file would exceed `max_bytes`, first keep only what `shorten` returns of its lines, about

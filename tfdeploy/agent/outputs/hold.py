@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ...shared import filesystem, parallel, records
 from ...shared.protocol.message import Done
@@ -38,9 +38,6 @@ from .. import paths
 from ..machine import lock
 from . import checkpoints, held, integrity, verify
 
-Found = Dict[str, Any]  # {name, step, files: [{path, size}]}
-
-
 MAX_TRIES = 4
 PAUSE_S = 0.5
 MAX_NAMES = 6
@@ -62,7 +59,7 @@ def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
     held_dir = paths.held(task_dir, "checkpoints")
     complete = _hold_complete(folder, held_dir, every)
     if complete:
-        yield Linked(held_dir, [_without_hashes(found) for found in complete])
+        yield Linked(held_dir, complete)
     good, bad = _find_good(folder, held_dir, paths.verified(project, run), complete, every)
     yield Pinned(
         checkpoint_dir=folder,
@@ -155,7 +152,7 @@ def _visible_names(folder: str) -> Optional[List[str]]:
         return None
 
 
-def _hold_complete(folder: str, held_dir: str, every: bool) -> List[Found]:
+def _hold_complete(folder: str, held_dir: str, every: bool) -> List[HeldCheckpoint]:
     held.begin(held_dir)
     opened = checkpoints.open_complete(folder, every)
     for checkpoint in opened:
@@ -164,7 +161,7 @@ def _hold_complete(folder: str, held_dir: str, every: bool) -> List[Found]:
 
 
 def _find_good(
-    folder: str, held_dir: str, memory: str, complete: List[Found], every: bool
+    folder: str, held_dir: str, memory: str, complete: List[HeldCheckpoint], every: bool
 ) -> Tuple[List[HeldCheckpoint], Dict[str, str]]:
     """Return the good ones of the `complete` checkpoints, and the error of each bad one by its
     name. If none is good, all older ones are held until one of them is."""
@@ -172,14 +169,9 @@ def _find_good(
     good = verify.verify_held(held_dir, memory, complete, every, bad)
     if not good:
         older = _hold_complete(folder, held_dir, True)
-        untried = [found for found in older if found["name"] not in bad]
+        untried = [found for found in older if found.name not in bad]
         good = verify.verify_held(held_dir, memory, untried, every, bad)
     return good, bad
-
-
-def _without_hashes(found: Found) -> HeldCheckpoint:
-    files = [HashedFile(file["path"], file["size"], "") for file in found["files"]]
-    return HeldCheckpoint(found["name"], found["step"], verified=False, files=files)
 
 
 def _take_until_stable(

@@ -19,7 +19,6 @@ from ...shared import filesystem, parallel, records
 from ...shared.protocol.outputs import HashedFile, HeldCheckpoint
 from ...shared.protocol.record import to_json
 from .. import paths
-from .checkpoints import Found
 
 READ = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
@@ -28,7 +27,7 @@ READ = (
 
 
 def verify_held(
-    held_dir: str, memory: str, complete: List[Found], every: bool, bad: Dict[str, str]
+    held_dir: str, memory: str, complete: List[HeldCheckpoint], every: bool, bad: Dict[str, str]
 ) -> List[HeldCheckpoint]:
     """Return the good ones of the `complete` checkpoints, which are held in `held_dir`, or only the
     first; add the others' errors to `bad`.
@@ -36,7 +35,7 @@ def verify_held(
     They are hashed while TensorFlow reads them, unless a hash may make reading unnecessary.
     """
     hashed = parallel.begin(lambda: [_hash_files(held_dir, found) for found in complete])
-    names = [found["name"] for found in complete]
+    names = [found.name for found in complete]
     verified: Set[str] = set()
     stored = _stored(memory)
     if stored.keys() & names:
@@ -120,13 +119,13 @@ def remember_verified(memory: str, checkpoints: List[HeldCheckpoint]) -> None:
         pass  # a full disk: then they are verified again
 
 
-def _hash_files(held_dir: str, found: Found) -> HeldCheckpoint:
-    def hash_file(file: Dict[str, Any]) -> HashedFile:
-        sha256 = filesystem.sha256(os.path.join(held_dir, file["path"]))
-        return HashedFile(file["path"], file["size"], sha256)
+def _hash_files(held_dir: str, found: HeldCheckpoint) -> HeldCheckpoint:
+    def hash_file(file: HashedFile) -> HashedFile:
+        sha256 = filesystem.sha256(os.path.join(held_dir, file.path))
+        return HashedFile(file.path, file.size, sha256)
 
-    files = parallel.each(hash_file, found["files"], filesystem.HASH_THREADS)
-    return HeldCheckpoint(found["name"], found["step"], verified=False, files=files)
+    files = parallel.each(hash_file, found.files, filesystem.HASH_THREADS)
+    return HeldCheckpoint(found.name, found.step, verified=False, files=files)
 
 
 def _results(reader: "subprocess.Popen[bytes]") -> Iterator[Tuple[str, str]]:

@@ -14,7 +14,7 @@ import time
 from typing import Callable, Dict, List, Optional
 
 from ...shared import records
-from ...shared.filesystem import append_line, read_end
+from ...shared.filesystem import append_line, every_second, read_end
 from ...shared.pace import Counters, newest
 from ...shared.protocol.message import parse_lines
 from ...shared.protocol.record import to_json
@@ -48,7 +48,7 @@ def record(
     while True:
         try:
             line = json.dumps(to_json(_count(launch, task_dir, processes, pid() or 0)))
-            append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, lambda lines: lines[::2])
+            append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, every_second)
             report(read(launch.project, launch.run, launch.task))
         except (OSError, LookupError, ValueError):  # a full disk costs lines
             pass

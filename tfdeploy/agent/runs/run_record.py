@@ -110,7 +110,7 @@ def add_removal(project: str, run: str, by: str) -> None:
     """Record that a run is being deleted; not on a disk that is full or read-only."""
     line = json.dumps({"run": run, "at": time.time(), "by": by}).encode() + b"\n"
     with suppress(OSError):
-        filesystem.append_line(paths.removals(project), line, MAX_REMOVALS_BYTES, _newer_half)
+        filesystem.append_line(paths.removals(project), line, MAX_REMOVALS_BYTES)
 
 
 def removal_refusal(project: str, run: str) -> Optional[Refusal]:
@@ -130,7 +130,3 @@ def removal_refusal(project: str, run: str) -> Optional[Refusal]:
         "run {} was deleted from its hosts on {}{}".format(run, day, by),
         "what was collected stays on the controller; tfdeploy runs lists what hosts still have",
     )
-
-
-def _newer_half(lines: List[bytes]) -> List[bytes]:
-    return lines[len(lines) // 2 :]

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional
 
 from ....shared import filesystem, records, state_file
 from ....shared.protocol.outputs import CHECKPOINT
+from ....shared.protocol.record import to_json
 from ....shared.records import Launch
 from ... import paths
 from ...outputs import checkpoints, install
@@ -92,7 +93,7 @@ class CheckpointOffer:
     def _offer_newest(self, server: HeartbeatServer) -> None:
         if not self._offered or not self._offered.is_newest_in(self._folder):
             self._offer(next(iter(checkpoints.open_complete(self._folder, False)), None))
-        server.checkpoint = self._offered.describe() if self._offered else None
+        server.checkpoint = to_json(self._offered.describe()) if self._offered else None
 
     def _offer(self, checkpoint: Optional[checkpoints.OpenCheckpoint]) -> None:
         with self._lock:
