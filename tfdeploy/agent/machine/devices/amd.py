@@ -11,14 +11,11 @@ import glob
 import os
 import shutil
 import time
+from typing import Dict, Iterator, List, Sequence, Tuple
 
-from ....shared import TYPE_CHECKING
 from ....shared.protocol.reports import GpuUse
 from ....shared.records import VISIBLE, visible_devices
 from .nvidia import MEBIBYTE, Gpu, GpuProcess
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Sequence, Tuple
 
 SYS = "/sys/class"
 ROCM = "/opt/rocm"

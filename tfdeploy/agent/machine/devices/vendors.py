@@ -6,18 +6,14 @@ Each raises Refusal if nvidia-smi does not answer, except `listed_if_possible` a
 from __future__ import annotations
 
 import shutil
+from typing import Dict, List, Sequence, Union
 
-from ....shared import TYPE_CHECKING
 from ....shared.records import VISIBLE, visible_devices
 from ...refusal import Refusal
 from . import amd, nvidia
+from .nvidia import Gpu, ListedGpu
 
-if TYPE_CHECKING:
-    from typing import Dict, List, Sequence, Union
-
-    from .nvidia import Gpu, ListedGpu
-
-    Sampler = Union[amd.Sampler, nvidia.GpuSampler]
+Sampler = Union[amd.Sampler, nvidia.GpuSampler]
 
 
 def listed() -> List[ListedGpu]:
