@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     class Request(Message, Generic[A]):
         VERB: ClassVar[str]
-        REPEATABLE: ClassVar[bool]
         READS_RUN: ClassVar[bool]
         MAX_ANSWER_BYTES: ClassVar[int]
         ANSWER: ClassVar[Tuple[Type[Any], ...]]
@@ -50,10 +49,9 @@ else:
     class Request(Message):
         """`VERB` is its name on the wire, that of the class if it has no other. `Request[Answer]`
         is answered by `Answer`, or, if that has subclasses, by a stream of them. A longer answer
-        than MAX_ANSWER_BYTES is refused. A REPEATABLE request does nothing more if a host gets it
-        twice. One that READS_RUN is refused if its run was deleted from the host."""
+        than MAX_ANSWER_BYTES is refused. A request that READS_RUN is refused if its run was deleted
+        from the host."""
 
-        REPEATABLE = False
         READS_RUN = False
         MAX_ANSWER_BYTES = 4 << 20
 

@@ -67,7 +67,6 @@ class Pin(TaskRequest[PinAnswer]):
     exits."""
 
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     every: bool
 
@@ -109,7 +108,6 @@ class ListEvents(TaskRequest[EventFiles]):
 
     VERB = "events"
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -164,7 +162,6 @@ class ListOutputs(TaskRequest[TaskOutputs]):
 
     VERB = "outputs"
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -190,7 +187,6 @@ class FindFiles(TaskRequest[FoundFiles]):
 
     VERB = "find"
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     names: List[str]
 
@@ -280,7 +276,6 @@ class ListReplicas(RunRequest[ReplicatedOutputs]):
     """List the copies of the chief's outputs on this host."""
 
     VERB = "replicated"
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -307,7 +302,6 @@ class ListResults(Request[ResultsAnswer]):
     """List everything that would be lost if these runs were deleted, task by task."""
 
     VERB = "results"
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     runs: List[str]

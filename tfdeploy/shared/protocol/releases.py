@@ -20,7 +20,6 @@ class FindRelease(Request[ReleaseState]):
     """Ask whether a host has a release."""
 
     VERB = "offer"
-    REPEATABLE = True
     project: str
     release: str
 
@@ -39,7 +38,6 @@ class ListMissing(Request[MissingFiles]):
     """Begin a release, or continue with one, from the files that the host has already."""
 
     VERB = "lacks"
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     release: str
