@@ -90,7 +90,6 @@ def draft(
     loaded = _validated(text, file, machines)
     notes += [*_import_errors(program.framework, machines)]
     notes += _without_environment(file, program.framework, machines)
-    notes += requirements.lacking(program, loaded, machines)
     notes += requirements.with_cuda(program, machines) if needed else ()
     notes += data_outside(program, file.absolute().parent)
     return Draft(file, text, loaded, proposal, tuple(errors), tuple(notes))

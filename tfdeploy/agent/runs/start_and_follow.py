@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import select
 import sys
+from typing import Iterator, List, Optional
 
-from ...shared import TYPE_CHECKING
-from ...shared.protocol.reports import Started
+from ...shared.protocol.reports import RunEvent, Started
+from ...shared.protocol.runs import RunRecord
+from ...shared.records import Launch
 from ..machine import nvidia
 from ..refusal import Refusal
+from ..reports import follow
 from . import run_record, start, start_lease
-
-if TYPE_CHECKING:
-    from typing import Iterator, List, Optional
-
-    from ...shared.protocol.reports import RunEvent
-    from ...shared.protocol.runs import RunRecord
-    from ...shared.records import Launch
 
 
 def start_and_follow(
@@ -30,8 +26,6 @@ def start_and_follow(
         sick = start.start_tasks(launches, record)
     other_folder = run_record.other_folder(project, run, record) if record else ""
     yield Started(nvidia.gpu_count(), other_folder, sick)
-    from ..reports import follow  # a supervisor, which is forked before, does not need it
-
     tasks = [launch.task for launch in launches]
     yield from follow.follow(project, run, tasks, False, None, True)
 

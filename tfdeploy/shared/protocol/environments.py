@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
-from .message import Message, Request
+from typing import Dict, List
 
-if TYPE_CHECKING:
-    from typing import Dict, List
+from .message import Message, Request
 
 
 class EnvironmentState(Message):

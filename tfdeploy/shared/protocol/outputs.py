@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
-from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
+from typing import Dict, List, Optional, Tuple
 
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
+from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 
 
 class HashedFile(Message):

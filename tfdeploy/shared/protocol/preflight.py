@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
+from typing import Dict, List, Optional, Tuple
+
 from ..records import OPEN, GpuNeed
 from .message import Message, Request, RunRequest, TaskRequest
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
 
 
 class ImportFacts(Message):

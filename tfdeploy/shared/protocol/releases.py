@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
-from .message import LONG_LIST, Done, Message, Request
+from typing import Any, Dict, List, Optional
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+from .message import LONG_LIST, Done, Message, Request
 
 
 class ReleaseState(Message):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
+from typing import Dict, List, Optional, Tuple
+
 from ..records import TaskReport
 from ..trials import TrialRecord
 from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 from .record import field
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
 
 
 class TaskReports(Message):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
+import hashlib
+from typing import Dict, List, Optional
+
 from ..records import Launch
 from .message import LONG_LIST, Message, Request, RunRequest, TaskRequest
 from .reports import RunEvent
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional
 
 
 class RunRecord(Message):
@@ -113,8 +112,6 @@ class RecordTexts(Message):
     @property
     def digest(self) -> str:
         """A hash that is equal for equal records."""
-        import hashlib  # loads OpenSSL, which costs 2 ms
-
         return hashlib.sha256("{}\0{}".format(self.run, self.hosts).encode()).hexdigest()
 
 
