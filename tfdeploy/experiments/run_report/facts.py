@@ -20,7 +20,7 @@ from tfdeploy.experiments.run_report.redact import Redactor
 from tfdeploy.experiments.scalars import NO_LOSSES
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import plain_text
-from tfdeploy.shared import pace, records
+from tfdeploy.shared import filesystem, pace, records
 from tfdeploy.shared.pace import TaskPace
 from tfdeploy.shared.protocol.message import parse_lines
 
