@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from tfdeploy.config import FOLDER_HINT, schema, toml_text
+from tfdeploy.config import FOLDER_HINT, toml_text
 from tfdeploy.config.cluster import JOBS
 from tfdeploy.config.host_patterns import expand_host_tables
 from tfdeploy.config.models import DataSet as DataSet
@@ -75,7 +75,7 @@ def parse(text: str, file: Path) -> Inventory:
     _refuse_data_in_data(written.data, file)
     keys = written.given - {"defaults", "hosts"}
     fields: dict[str, Any] = {key: getattr(written, key) for key in keys}
-    return Inventory(file=file.absolute(), hosts=hosts, given=keys | {"file", "hosts"}, **fields)
+    return Inventory.model_construct(file=file.absolute(), hosts=hosts, **fields)
 
 
 def parse_record(text: str, file: Path, hosts_file: Path) -> Inventory:
@@ -123,7 +123,7 @@ def _parse_toml(text: str, file: Path) -> dict[str, Any]:
 def _validate(model: type[T], table: Any, prefix: tuple[str, ...], problems: list[str]) -> T | None:
     """Return the table as a model, or None after adding every problem; `prefix` is its path."""
     try:
-        return schema.validate(model, table)
+        return model.model_validate(table)
     except ValidationError as error:
         problems += [_describe(detail, prefix) for detail in error.errors()]
         return None
@@ -134,7 +134,7 @@ def _valid_defaults(table: dict[str, Any]) -> dict[str, Any]:
     value = table.get("defaults")
     defaults = value if isinstance(value, dict) else {}
     try:
-        schema.validate(HostSettings, defaults)
+        HostSettings.model_validate(defaults)
     except ValidationError as error:
         wrong = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
         return {key: value for key, value in defaults.items() if key not in wrong}

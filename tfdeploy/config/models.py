@@ -1,85 +1,91 @@
-"""The tables of hosts.toml: their keys, types and defaults. `schema.py` validates by them what a
-user wrote."""
+"""The tables of hosts.toml: their keys, types and defaults."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from tfdeploy.config import ANY_SIGNAL, AUTO_PORTS, PER_GPU
 from tfdeploy.config.cluster import JOBS
+from tfdeploy.config.types import (
+    Address,
+    CheckpointDir,
+    Command,
+    Count,
+    DataPlace,
+    Directory,
+    EndsWith,
+    Environment,
+    Exits,
+    GpuIds,
+    JobName,
+    Jobs,
+    Jump,
+    LocalPath,
+    Modules,
+    Name,
+    Objective,
+    Outputs,
+    Params,
+    Place,
+    Places,
+    PlainWord,
+    Points,
+    Port,
+    Ports,
+    PythonVersion,
+    Ready,
+    Requirements,
+    Role,
+    Seconds,
+    Setup,
+    StringList,
+    Target,
+    TaskName,
+    Text,
+    Timeout,
+    User,
+    Variables,
+    Words,
+    Workers,
+)
 from tfdeploy.formatting.hostlist import fold_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
 
-    from pydantic import Field
-
-    from tfdeploy.config.types import (
-        Address,
-        CheckpointDir,
-        Command,
-        Count,
-        DataPlace,
-        Directory,
-        EndsWith,
-        Environment,
-        Exits,
-        GpuIds,
-        JobName,
-        Jobs,
-        Jump,
-        LocalPath,
-        Modules,
-        Name,
-        Objective,
-        Outputs,
-        Params,
-        Place,
-        Places,
-        PlainWord,
-        Points,
-        Port,
-        Ports,
-        PythonVersion,
-        Ready,
-        Requirements,
-        Role,
-        Seconds,
-        Setup,
-        StringList,
-        Target,
-        TaskName,
-        Text,
-        Timeout,
-        User,
-        Variables,
-        Words,
-        Workers,
-    )
-
 SMALL_OUTPUTS_MB = 64  # of a task of which nobody asked for files: metrics, tables, small models
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table of hosts.toml. `given` are the keys that it has, or that were set since; the others
-    have their defaults."""
+class Table(BaseModel):
+    """A table of hosts.toml. It refuses unknown keys, and converts no types."""
 
-    given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @property
+    def given(self) -> Set[str]:
+        """Return the keys that the table has, or that were set since; the others have their
+        defaults."""
+        return self.model_fields_set
 
     @classmethod
     def key_names(cls) -> tuple[str, ...]:
         """Return the keys that the table may have."""
-        return tuple(each.name for each in fields(cls) if each.name != "given")
+        return tuple(cls.model_fields)
 
     def check(self) -> None:
         """Raise ValueError if two of the table's keys contradict each other."""
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.check()
+        return self
+
     def copy_with(self, changes: Mapping[str, Any]) -> Self:
         """Return a copy with these values, which are not checked."""
-        return replace(self, given=self.given | changes.keys(), **changes)
+        return self.model_copy(update=changes)
 
     def to_values(self, exclude: Set[str] = frozenset()) -> dict[str, Any]:
         """Return the keys that the table has, as JSON can store them."""
@@ -102,7 +108,6 @@ OWN_ROOTS = ".hosts"
 SSH_KEYS = ("hostname", "user", "port", "identity_file", "proxy_jump")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Source(Table):
     """The source that tfdeploy pushes.
 
@@ -115,7 +120,6 @@ class Source(Table):
     relay: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
 class DataSet(Table):
     """A folder of data that tasks read; its table's name is its place in the task's directory.
 
@@ -130,7 +134,6 @@ class DataSet(Table):
     exclude: StringList = ()
 
 
-@dataclass(frozen=True, kw_only=True)
 class PythonEnvironment(Table):
     """[env]: the Python environment that `push` builds on every host.
 
@@ -143,7 +146,6 @@ class PythonEnvironment(Table):
     setup: Setup = ()
 
 
-@dataclass(frozen=True, kw_only=True)
 class JobTraining(Table):
     """[training.worker] and the like: keys for one job that override those of [training].
 
@@ -153,13 +155,12 @@ class JobTraining(Table):
     name: JobName | None = None
     command: Command | None = None
     role_args: Words | None = None
-    role_env: Environment = field(default_factory=dict)
-    env: Environment = field(default_factory=dict)
+    role_env: Environment = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
     ready: Ready | None = None
     outputs: Outputs | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Training(Table):
     """[training]: the command of every task, how it learns its role, when it is READY, where the
     chief saves checkpoints, and which files tfdeploy collects.
@@ -174,12 +175,12 @@ class Training(Table):
     imports: Modules = ("tensorflow",)
     role: Role = "tf_config"
     role_args: Words = ()
-    role_env: Environment = field(default_factory=dict)
-    role_files: dict[Place, Text] = field(default_factory=dict)
-    env: Environment = field(default_factory=dict)
+    role_env: Environment = Field(default_factory=dict)
+    role_files: dict[Place, Text] = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
     secrets: Variables = ()
     ready: Ready | None = None
-    ready_of: dict[TaskName, Ready] = field(default_factory=dict)
+    ready_of: dict[TaskName, Ready] = Field(default_factory=dict)
     ps: JobTraining = JobTraining()
     worker: JobTraining = JobTraining()
     chief: JobTraining = JobTraining()
@@ -260,7 +261,6 @@ class Training(Table):
                 )
 
 
-@dataclass(frozen=True, kw_only=True)
 class RestartSettings(Table):
     """When the supervisor restarts a task that exited, and when it ends one that hangs."""
 
@@ -273,7 +273,6 @@ class RestartSettings(Table):
     stall_timeout_s: Timeout | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Restart(RestartSettings):
     """[restart] for every job; [restart.worker] and the like override it for one job."""
 
@@ -289,10 +288,9 @@ class Restart(RestartSettings):
         general = {name: getattr(self, name) for name in RestartSettings.key_names()}
         if job == "ps":
             general["stall_timeout_s"] = None
-        return replace(own, **{name: general[name] for name in general.keys() - own.given})
+        return own.copy_with({name: general[name] for name in general.keys() - own.given})
 
 
-@dataclass(frozen=True, kw_only=True)
 class Notify(Table):
     """What the chief's host does once at the end of the run: a command that gets the run's summary
     as JSON, or a URL. `on_failure` is only for a run that failed, `on_slow` for what is slower
@@ -303,7 +301,6 @@ class Notify(Table):
     on_slow: Target | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Trials(Table):
     """[trials]: trainings with other parameters, which `tfdeploy trials` runs one after the other
     in the slots of the hosts.
@@ -314,7 +311,7 @@ class Trials(Table):
     `points` are the combinations themselves, made of these keys: with them, a run has trials.
     """
 
-    params: Params = field(default_factory=dict)
+    params: Params = Field(default_factory=dict)
     random: Annotated[int, Field(ge=1, le=10000)] | None = None
     repeat: Annotated[Count, Field(ge=1)] = 1
     seed: Annotated[int, Field(ge=0)] = 0
@@ -339,7 +336,6 @@ class Trials(Table):
             raise ValueError("points: expected the same parameters in each of them")
 
 
-@dataclass(frozen=True, kw_only=True)
 class HostSettings(Table):
     """The keys that both [defaults] and a host may have."""
 
@@ -359,10 +355,9 @@ class HostSettings(Table):
     python: PlainWord = "python3"
     directory: Directory = "~/.tfdeploy"
     shared_fs: bool = False
-    env: Environment = field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Host(HostSettings):
     """One machine: its SSH settings, the address its peers connect to, its GPUs and its tasks."""
 
@@ -433,7 +428,6 @@ class Host(HostSettings):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
 class FileFields(Table):
     """The keys and tables of hosts.toml, without its hosts."""
 
@@ -442,7 +436,7 @@ class FileFields(Table):
     keep_connections_s: Seconds = 300.0
     network: Literal["guarded", "strict", "open"] = "guarded"
     source: Source = Source()
-    data: dict[DataPlace, DataSet] = field(default_factory=dict)
+    data: dict[DataPlace, DataSet] = Field(default_factory=dict)
     env: PythonEnvironment | None = None
     training: Training
     restart: Restart = Restart()
@@ -450,7 +444,6 @@ class FileFields(Table):
     trials: Trials = Trials()
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Inventory(FileFields):
     """A validated hosts.toml. Relative paths in it start at the folder of `file`."""
 
@@ -487,7 +480,6 @@ class Inventory(FileFields):
         return {**self.to_values({"file", "hosts"}), "hosts": hosts}
 
 
-@dataclass(frozen=True, kw_only=True)
 class HostsFile(FileFields):
     """The file as it is written: a table for each host, [defaults] not yet merged into them."""
 

@@ -113,7 +113,7 @@ def test_the_end_of_a_run_that_was_collected_does_not_say_to_collect_it(
 ):
     monkeypatch.chdir(tmp_path)
     watched = watched_run(ONE)
-    inventory = replace(watched.run.inventory, file=tmp_path / "hosts.toml")
+    inventory = watched.run.inventory.copy_with({"file": tmp_path / "hosts.toml"})
     watched.run = replace(watched.run, inventory=inventory)
     watched.take("w", sample(task_use(state=state)), 0.0)
     history = watched.run.folder / "logs/worker-0.history.jsonl"
