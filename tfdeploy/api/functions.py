@@ -47,7 +47,8 @@ class Inventory(models.Inventory):
         if trust:
             store.remember(loaded)
         refuse_untrusted(loaded)
-        return cls.model_construct(loaded.model_fields_set, **dict(loaded))
+        fields = {name: getattr(loaded, name) for name in models.Inventory.key_names()}
+        return cls(given=loaded.given, **fields)
 
 
 def plan(

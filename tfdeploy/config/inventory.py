@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from tfdeploy.config import FOLDER_HINT, toml_text
+from tfdeploy.config import schema, toml_text
 from tfdeploy.config.cluster import JOBS
 from tfdeploy.config.host_patterns import expand_host_tables
+from tfdeploy.config.hosts_file import open_hosts_file
 from tfdeploy.config.models import DataSet as DataSet
 from tfdeploy.config.models import Host as Host
 from tfdeploy.config.models import HostSettings as HostSettings
@@ -75,7 +76,7 @@ def parse(text: str, file: Path) -> Inventory:
     _refuse_data_in_data(written.data, file)
     keys = written.given - {"defaults", "hosts"}
     fields: dict[str, Any] = {key: getattr(written, key) for key in keys}
-    return Inventory.model_construct(file=file.absolute(), hosts=hosts, **fields)
+    return Inventory(file=file.absolute(), hosts=hosts, given=keys | {"file", "hosts"}, **fields)
 
 
 def parse_record(text: str, file: Path, hosts_file: Path) -> Inventory:
@@ -86,18 +87,11 @@ def parse_record(text: str, file: Path, hosts_file: Path) -> Inventory:
 
 def _read(file: Path) -> str:
     try:
-        with file.open("rb") as content:
+        with open_hosts_file(file) as content:
             data = content.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise InventoryError(f"{file}: the file is larger than 16 MB, so it is no hosts.toml")
         text = data.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InventoryError(
-            f"{file}: there is no such file",
-            "tfdeploy init writes one; or pass --hosts FILE",
-        ) from None
-    except IsADirectoryError:
-        raise InventoryError(f"{file} is a folder; expected a file", FOLDER_HINT) from None
     except OSError as error:
         raise InventoryError(f"{file}: can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -123,7 +117,7 @@ def _parse_toml(text: str, file: Path) -> dict[str, Any]:
 def _validate(model: type[T], table: Any, prefix: tuple[str, ...], problems: list[str]) -> T | None:
     """Return the table as a model, or None after adding every problem; `prefix` is its path."""
     try:
-        return model.model_validate(table)
+        return schema.validate(model, table)
     except ValidationError as error:
         problems += [_describe(detail, prefix) for detail in error.errors()]
         return None
@@ -134,7 +128,7 @@ def _valid_defaults(table: dict[str, Any]) -> dict[str, Any]:
     value = table.get("defaults")
     defaults = value if isinstance(value, dict) else {}
     try:
-        HostSettings.model_validate(defaults)
+        schema.validate(HostSettings, defaults)
     except ValidationError as error:
         wrong = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
         return {key: value for key, value in defaults.items() if key not in wrong}

@@ -1,96 +1,99 @@
-"""The tables of hosts.toml: their keys, types and defaults."""
+"""The tables of hosts.toml: their keys, types and defaults. `schema.py` validates by them what a
+user wrote; a run's record is read without that, and without Pydantic.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from tfdeploy.config import ANY_SIGNAL, AUTO_PORTS, PER_GPU
 from tfdeploy.config.cluster import JOBS
-from tfdeploy.config.types import (
-    Address,
-    CheckpointDir,
-    Command,
-    Count,
-    DataPlace,
-    Directory,
-    EndsWith,
-    Environment,
-    Exits,
-    GpuIds,
-    JobName,
-    Jobs,
-    Jump,
-    LocalPath,
-    Modules,
-    Name,
-    Objective,
-    Outputs,
-    Params,
-    Place,
-    Places,
-    PlainWord,
-    Points,
-    Port,
-    Ports,
-    PythonVersion,
-    Ready,
-    Requirements,
-    Role,
-    Seconds,
-    Setup,
-    StringList,
-    Target,
-    TaskName,
-    Text,
-    Timeout,
-    User,
-    Variables,
-    Words,
-    Workers,
-)
 from tfdeploy.formatting.hostlist import fold_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
 
+    from pydantic import Field
+
+    from tfdeploy.config.types import (
+        Address,
+        CheckpointDir,
+        Command,
+        Count,
+        DataPlace,
+        Directory,
+        EndsWith,
+        Environment,
+        Exits,
+        GpuIds,
+        JobName,
+        Jobs,
+        Jump,
+        LocalPath,
+        Modules,
+        Name,
+        Objective,
+        Outputs,
+        Params,
+        Place,
+        Places,
+        PlainWord,
+        Points,
+        Port,
+        Ports,
+        PythonVersion,
+        Ready,
+        Requirements,
+        Role,
+        Seconds,
+        Setup,
+        StringList,
+        Target,
+        TaskName,
+        Text,
+        Timeout,
+        User,
+        Variables,
+        Words,
+        Workers,
+    )
+
 SMALL_OUTPUTS_MB = 64  # of a task of which nobody asked for files: metrics, tables, small models
 
 
-class Table(BaseModel):
-    """A table of hosts.toml. It refuses unknown keys, and converts no types."""
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of hosts.toml. `given` are the keys that it has, or that were set since; the others
+    have their defaults."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
-    @property
-    def given(self) -> Set[str]:
-        """Return the keys that the table has, or that were set since; the others have their
-        defaults."""
-        return self.model_fields_set
+    TABLES: ClassVar[Mapping[str, type[Table]]] = {}  # the class of each key that is a table
 
     @classmethod
     def key_names(cls) -> tuple[str, ...]:
         """Return the keys that the table may have."""
-        return tuple(cls.model_fields)
+        return tuple(each.name for each in fields(cls) if each.name != "given")
 
     def check(self) -> None:
         """Raise ValueError if two of the table's keys contradict each other."""
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self.check()
-        return self
-
     def copy_with(self, changes: Mapping[str, Any]) -> Self:
         """Return a copy with these values, which are not checked."""
-        return self.model_copy(update=changes)
+        return replace(self, given=self.given | changes.keys(), **changes)
 
     def to_values(self, exclude: Set[str] = frozenset()) -> dict[str, Any]:
         """Return the keys that the table has, as JSON can store them."""
         wanted = (key for key in self.key_names() if key in self.given - exclude)
         return {key: _to_value(getattr(self, key)) for key in wanted}
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """Return the table of what `to_values` returned. Nothing is checked."""
+        read = {key: _from_value(value, cls.TABLES.get(key)) for key, value in values.items()}
+        return cls(given=frozenset(values), **read)
 
 
 def _to_value(value: Any) -> Any:
@@ -103,11 +106,20 @@ def _to_value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def _from_value(value: Any, table: type[Table] | None) -> Any:
+    if table is DataSet:
+        return {place: DataSet.from_values(each) for place, each in value.items()}
+    if table:
+        return table.from_values(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
 # The folder of the roots of hosts with `shared_fs`; agent/paths.py has the same name.
 OWN_ROOTS = ".hosts"
 SSH_KEYS = ("hostname", "user", "port", "identity_file", "proxy_jump")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Source(Table):
     """The source that tfdeploy pushes.
 
@@ -120,6 +132,7 @@ class Source(Table):
     relay: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
 class DataSet(Table):
     """A folder of data that tasks read; its table's name is its place in the task's directory.
 
@@ -134,6 +147,7 @@ class DataSet(Table):
     exclude: StringList = ()
 
 
+@dataclass(frozen=True, kw_only=True)
 class PythonEnvironment(Table):
     """[env]: the Python environment that `push` builds on every host.
 
@@ -146,6 +160,7 @@ class PythonEnvironment(Table):
     setup: Setup = ()
 
 
+@dataclass(frozen=True, kw_only=True)
 class JobTraining(Table):
     """[training.worker] and the like: keys for one job that override those of [training].
 
@@ -155,12 +170,13 @@ class JobTraining(Table):
     name: JobName | None = None
     command: Command | None = None
     role_args: Words | None = None
-    role_env: Environment = Field(default_factory=dict)
-    env: Environment = Field(default_factory=dict)
+    role_env: Environment = field(default_factory=dict)
+    env: Environment = field(default_factory=dict)
     ready: Ready | None = None
     outputs: Outputs | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class Training(Table):
     """[training]: the command of every task, how it learns its role, when it is READY, where the
     chief saves checkpoints, and which files tfdeploy collects.
@@ -171,16 +187,18 @@ class Training(Table):
     scripts.
     """
 
+    TABLES: ClassVar[Mapping[str, type[Table]]] = dict.fromkeys(JOBS, JobTraining)
+
     command: Command
     imports: Modules = ("tensorflow",)
     role: Role = "tf_config"
     role_args: Words = ()
-    role_env: Environment = Field(default_factory=dict)
-    role_files: dict[Place, Text] = Field(default_factory=dict)
-    env: Environment = Field(default_factory=dict)
+    role_env: Environment = field(default_factory=dict)
+    role_files: dict[Place, Text] = field(default_factory=dict)
+    env: Environment = field(default_factory=dict)
     secrets: Variables = ()
     ready: Ready | None = None
-    ready_of: dict[TaskName, Ready] = Field(default_factory=dict)
+    ready_of: dict[TaskName, Ready] = field(default_factory=dict)
     ps: JobTraining = JobTraining()
     worker: JobTraining = JobTraining()
     chief: JobTraining = JobTraining()
@@ -261,6 +279,7 @@ class Training(Table):
                 )
 
 
+@dataclass(frozen=True, kw_only=True)
 class RestartSettings(Table):
     """When the supervisor restarts a task that exited, and when it ends one that hangs."""
 
@@ -273,8 +292,11 @@ class RestartSettings(Table):
     stall_timeout_s: Timeout | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class Restart(RestartSettings):
     """[restart] for every job; [restart.worker] and the like override it for one job."""
+
+    TABLES: ClassVar[Mapping[str, type[Table]]] = dict.fromkeys(JOBS, RestartSettings)
 
     ps: RestartSettings = RestartSettings()
     worker: RestartSettings = RestartSettings()
@@ -288,9 +310,10 @@ class Restart(RestartSettings):
         general = {name: getattr(self, name) for name in RestartSettings.key_names()}
         if job == "ps":
             general["stall_timeout_s"] = None
-        return own.copy_with({name: general[name] for name in general.keys() - own.given})
+        return replace(own, **{name: general[name] for name in general.keys() - own.given})
 
 
+@dataclass(frozen=True, kw_only=True)
 class Notify(Table):
     """What the chief's host does once at the end of the run: a command that gets the run's summary
     as JSON, or a URL. `on_failure` is only for a run that failed, `on_slow` for what is slower
@@ -301,6 +324,7 @@ class Notify(Table):
     on_slow: Target | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class Trials(Table):
     """[trials]: trainings with other parameters, which `tfdeploy trials` runs one after the other
     in the slots of the hosts.
@@ -311,7 +335,7 @@ class Trials(Table):
     `points` are the combinations themselves, made of these keys: with them, a run has trials.
     """
 
-    params: Params = Field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     random: Annotated[int, Field(ge=1, le=10000)] | None = None
     repeat: Annotated[Count, Field(ge=1)] = 1
     seed: Annotated[int, Field(ge=0)] = 0
@@ -336,6 +360,7 @@ class Trials(Table):
             raise ValueError("points: expected the same parameters in each of them")
 
 
+@dataclass(frozen=True, kw_only=True)
 class HostSettings(Table):
     """The keys that both [defaults] and a host may have."""
 
@@ -355,9 +380,10 @@ class HostSettings(Table):
     python: PlainWord = "python3"
     directory: Directory = "~/.tfdeploy"
     shared_fs: bool = False
-    env: Environment = Field(default_factory=dict)
+    env: Environment = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Host(HostSettings):
     """One machine: its SSH settings, the address its peers connect to, its GPUs and its tasks."""
 
@@ -367,6 +393,12 @@ class Host(HostSettings):
     chief: bool = False
     evaluator: bool = False
     spare: bool = False
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        gpus = values.get("gpus")
+        count = {"gpus": range(gpus)} if isinstance(gpus, int) else {}
+        return super().from_values({**values, **count})
 
     @property
     def is_local(self) -> bool:
@@ -428,15 +460,21 @@ class Host(HostSettings):
             )
 
 
+@dataclass(frozen=True, kw_only=True)
 class FileFields(Table):
     """The keys and tables of hosts.toml, without its hosts."""
+
+    TABLES: ClassVar[Mapping[str, type[Table]]] = {
+        "source": Source, "env": PythonEnvironment, "training": Training, "restart": Restart,
+        "notify": Notify, "trials": Trials, "data": DataSet,
+    }  # fmt: skip
 
     project: Name
     ssh_config: LocalPath | None = None
     keep_connections_s: Seconds = 300.0
     network: Literal["guarded", "strict", "open"] = "guarded"
     source: Source = Source()
-    data: dict[DataPlace, DataSet] = Field(default_factory=dict)
+    data: dict[DataPlace, DataSet] = field(default_factory=dict)
     env: PythonEnvironment | None = None
     training: Training
     restart: Restart = Restart()
@@ -444,6 +482,7 @@ class FileFields(Table):
     trials: Trials = Trials()
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Inventory(FileFields):
     """A validated hosts.toml. Relative paths in it start at the folder of `file`."""
 
@@ -479,7 +518,21 @@ class Inventory(FileFields):
         hosts = {host.name: host.to_toml() for host in self.hosts}
         return {**self.to_values({"file", "hosts"}), "hosts": hosts}
 
+    def to_record(self) -> dict[str, Any]:
+        """Return the keys that are set, those of each host with [defaults], as JSON can store
+        them."""
+        hosts = [host.to_values() for host in self.hosts]
+        return {**self.to_values({"file", "hosts"}), "hosts": hosts}
 
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], file: Path) -> Self:
+        """Return the inventory of what `to_record` returned; relative paths start at the folder of
+        `file`. Nothing is checked."""
+        hosts = tuple(Host.from_values(each) for each in record["hosts"])
+        return cls.from_values({**record, "hosts": hosts, "file": file})
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostsFile(FileFields):
     """The file as it is written: a table for each host, [defaults] not yet merged into them."""
 

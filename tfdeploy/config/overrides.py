@@ -50,8 +50,10 @@ def override(inventory: Inventory, words: Sequence[str], variables: Sequence[str
 
 def override_trials(inventory: Inventory, values: Mapping[str, Any]) -> Inventory:
     """Return the inventory with these keys of [trials]. Raises InventoryError."""
+    from tfdeploy.config.schema import validate
+
     try:
-        trials = Trials.model_validate({**inventory.trials.to_values(), **values})
+        trials = validate(Trials, {**inventory.trials.to_values(), **values})
     except ValidationError as error:
         detail = error.errors()[0]
         reason = detail.get("ctx", {}).get("error", detail["msg"])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.init.program import Program
 
-DEFAULT_PYTHON: str = HostSettings.model_fields["python"].default
+DEFAULT_PYTHON = HostSettings.python
 AUTO = "auto"  # free ports, chosen at each start
 
 

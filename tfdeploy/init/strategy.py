@@ -52,7 +52,7 @@ CHECKPOINT_FLAGS = (
     *("checkpoint_dir", "ckpt_dir", "checkpoints_dir", "checkpoint_directory", "model_dir"),
     *("train_dir", "save_dir", "log_dir", "logdir", "logs_dir", "output_dir", "work_dir"),
 )
-USUAL_CHECKPOINT_DIR: str = Training.model_fields["checkpoint_dir"].default
+USUAL_CHECKPOINT_DIR = Training.checkpoint_dir
 PLAIN = "no distribution strategy: it trains in one process"
 
 

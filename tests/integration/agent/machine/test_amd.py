@@ -1,8 +1,8 @@
-"""AMD's GPUs, from recorded files: no GPU of AMD was there.
+"""AMD's GPUs, from files in the format of the kernel: no GPU of AMD was there.
 
-The properties of the nodes are those of a machine with MI210, recorded in ROCm/k8s-device-plugin
-(testdata/topo-mi210-xgmi-pcie), without those that are not read. The recording has no gpu_id, no
-use and no processes: their formats are those of kfd_topology.c, kfd_process.c and amdgpu_pm.c.
+The properties of the nodes are those of one GPU of a machine with MI210, recorded in
+ROCm/k8s-device-plugin (testdata/topo-mi210-xgmi-pcie), without those that are not read. Ids, use
+and processes are written in the formats of kfd_topology.c, kfd_process.c and amdgpu_pm.c.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""MIG instances, from recorded listings: no GPU with MIG was there.
+"""MIG instances, from listings in the format of nvidia-smi: no GPU with MIG was there.
 
-The UUIDs of the first GPU are those of nvidia-smi -L in NVIDIA's MIG User Guide (H100, R570), the
-elements of -q -x those of driver 575.57.08 as GPUStack's detector of NVIDIA's GPUs has recorded
-them.
+The UUIDs are those of NVIDIA's MIG User Guide (H100, R570), arranged by hand; the elements of -q -x
+are those that GPUStack's detector of NVIDIA's GPUs has recorded of driver 575.57.08, with a second
+GPU and processes added.
 """
 
 from __future__ import annotations
