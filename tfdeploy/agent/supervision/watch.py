@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 
 from ...shared import TYPE_CHECKING, records
 from ...shared.records import BACKOFF, FAILED, OPEN, STRICT
@@ -243,11 +244,9 @@ def _reap_orphans(child: int) -> None:
 
     They are children of the supervisor, and would stay zombies as long as it runs.
     """
-    while True:
-        try:
+    with suppress(ChildProcessError):  # none is left, or another thread has waited for it
+        while True:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return
-        if ended is None or ended.si_pid == child:
-            return
-        os.waitpid(ended.si_pid, os.WNOHANG)
+            if ended is None or ended.si_pid == child:
+                return
+            os.waitpid(ended.si_pid, os.WNOHANG)
