@@ -8,7 +8,7 @@ import time
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.record import replace
 from ...shared.records import gpu_need
-from ..machine import gpus, leases, ports
+from ..machine import gpus, leases, nvidia, ports
 from ..refusal import Refusal
 from . import places
 
@@ -94,6 +94,13 @@ def taken(launch: Launch) -> List[Refusal]:
         except Refusal as refusal:
             refused.append(refusal)
     return [*refused, *(gpus.refusals(gpu_need([launch]), gpus_of(launch)) if launch.gpus else [])]
+
+
+def foreign_use(names: List[str]) -> List[Refusal]:
+    """Return which of the GPUs with these leases processes without a lease use. Raises Refusal if
+    nvidia-smi hangs."""
+    wanted = {gpu: name for gpu, name in nvidia.gpu_resources().items() if name in names}
+    return [*gpus.foreign_use(wanted).values()] if wanted else []
 
 
 def require_free(port: int, task: str) -> None:
