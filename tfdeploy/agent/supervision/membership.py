@@ -406,6 +406,7 @@ class OtherMembership:
             now - client.answered_at,
             ended_s,
             now - self._started_at,
+            client.refused_s,
         )
 
     def progress_count(self) -> Optional[int]:
