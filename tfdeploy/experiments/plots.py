@@ -33,8 +33,7 @@ WEB_SETTINGS = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size"
 @dataclass(frozen=True)
 class Line:
     """`raw` holds the values behind a smoothed line, drawn pale. NaN leaves a gap. `low` and `high`
-    are the lowest and highest values of a band around the line. If it `is_dots`, its points are
-    not connected."""
+    are the lowest and highest values of a band around the line."""
 
     label: str
     xs: Sequence[float]
@@ -42,7 +41,6 @@ class Line:
     raw: Sequence[float] = ()
     low: Sequence[float] = ()
     high: Sequence[float] = ()
-    is_dots: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,11 +152,11 @@ def _draw_line(axes: Axes, line: Line, style_number: int) -> None:
         axes.plot(line.xs, line.raw, color=colour, alpha=0.25, linewidth=0.8)
     if line.low:
         axes.fill_between(line.xs, line.low, line.high, color=colour, alpha=0.2, linewidth=0)
-    many = len(line.xs) > 2 * MARKERS_PER_LINE and not line.is_dots
+    many = len(line.xs) > 2 * MARKERS_PER_LINE
     every = len(line.xs) // MARKERS_PER_LINE if many else 1
     axes.plot(
         line.xs, line.ys, color=colour, linewidth=1.6, markersize=4,
-        linestyle="" if line.is_dots else DASHES[style_number // len(COLOURS) % len(DASHES)],
+        linestyle=DASHES[style_number // len(COLOURS) % len(DASHES)],
         marker=MARKERS[style_number % len(MARKERS)],
         markevery=(style_number * every // 3 % every, every),
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from support.builders import make_run
@@ -38,6 +39,14 @@ def test_runs_of_different_projects_are_labelled_by_project(folder):  # noqa: F8
     collect_run(folder, "third", [1.0], project="downpour")
     comparison = compare(folder, ONE, TWO, "third")
     assert [each.label for each in comparison.runs] == [ONE, TWO, "third"]
+
+
+def test_a_star_stands_for_all_runs_with_such_a_name(folder):  # noqa: F811
+    for run_id, name in ((ONE, "adam-1"), (TWO, "adam-2"), ("third", "sgd")):
+        collect_run(folder, run_id, [1.0])
+        runs.save(replace(runs.read_folder(folder / "runs" / run_id), name=name))
+    comparison = compare(folder, "adam-*")
+    assert [each.label for each in comparison.runs] == ["adam-1", "adam-2"]
 
 
 def test_two_runs_with_the_same_label_are_refused(folder):  # noqa: F811

@@ -4,28 +4,23 @@ Pure."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.experiments.repeats import MIN_RUNS
-from tfdeploy.experiments.speed import verdicts
-from tfdeploy.experiments.speed.results import ENDED, Cell
+from tfdeploy.experiments.speed.results import ENDED, RUNNING, Cell
 from tfdeploy.formatting.humanize import KILO, format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.verdicts import PsVerdict, WorkerVerdict
+    from tfdeploy.experiments.speed.results import CellResults, Result, Spread, Sweep
 
 UNKNOWN = "-"
 WHY = ""  # the column that says why a cell has no speed needs no name
 COLUMNS = ("PS", "WORKERS", "RUNS", "STEPS/S", "SPEED-UP", "EFFICIENCY", WHY)
-NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"
 EXPLANATION = (
     "each speed is the median of its runs, with the slowest and the fastest; two cells differ if",
-    "these ranges do not overlap. The first quarter of the time is a warm-up and does not count",
+    "these ranges of at least 3 runs each do not overlap. The first quarter of the time is a",
+    "warm-up and does not count",
 )
 
 
@@ -57,34 +52,21 @@ class SweepCell:
 
 @dataclass(frozen=True)
 class SweepDocument:
-    """The measurements, as in sweep.json."""
+    """The measurements."""
 
-    terms: Mapping[str, Any]
-    """What all runs have in common: keys of hosts.toml, the release, the options."""
     synchronous: bool
     """Whether each step takes a batch from every worker."""
     base: Cell | None
     """The measured numbers of tasks with the fewest workers: `speedup` is relative to them."""
     cells: list[SweepCell]
     """One object for each cell."""
-    enough_ps: dict[str, int]
-    """For each number of workers with a verdict, the fewest ps that are enough."""
-    ps_verdicts: list[PsVerdict]
-    """One verdict for each number of workers that was measured with several numbers of ps."""
-    worker_verdicts: list[WorkerVerdict]
-    """One verdict for each measured cell and the next larger one with as many ps."""
 
 
 def sweep_document(sweep: Sweep) -> SweepDocument:
-    of_ps = list(verdicts.enough_ps(sweep))
     return SweepDocument(
-        terms=sweep.terms,
         synchronous=sweep.synchronous,
         base=sweep.base.cell if sweep.base else None,
         cells=[_cell(sweep, results) for results in sweep],
-        enough_ps={str(each.workers): each.enough for each in of_ps if each.enough is not None},
-        ps_verdicts=of_ps,
-        worker_verdicts=list(verdicts.more_workers(sweep)),
     )
 
 
@@ -117,6 +99,8 @@ def _range_of(spread: Spread | None) -> tuple[float, float] | None:
 
 def line(result: Result) -> str:
     """Return one line such as `1 ps, 2 workers: 31.2 steps/s (repeat 2)`."""
+    if result.result == RUNNING:
+        return f"{result.cell}, repeat {result.repeat}: run {result.run}"
     if result.result == ENDED or result.rate is None:
         verb = "not compared" if result.result == ENDED else result.result
         return f"{result.cell}: {verb}: {_first_line(result)}"
@@ -138,8 +122,8 @@ def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
 
 
 def remarks(sweep: Sweep) -> Iterator[str]:
-    """Yield the lines below the table: what the speed-up means, and which differences were
-    measured. If nothing was measured, yield the whole reason of the first failure."""
+    """Yield the lines below the table: what the speed-up means. If nothing was measured, yield the
+    whole reason of the first failure."""
     if not sweep.base:
         yield from (results.failure.reason for results in list(sweep)[:1] if results.failure)
         return
@@ -147,10 +131,6 @@ def remarks(sweep: Sweep) -> Iterator[str]:
     yield f"speed-up over {sweep.base.cell}, in {counted}"
     yield from EXPLANATION
     yield from _sources(sweep)
-    if any(len(results.measured) < MIN_RUNS for results in sweep.measured):
-        yield f"a cell with fewer than {MIN_RUNS} runs is not compared: raise --repeats"
-    yield from _more_workers(sweep)
-    yield from (text for each in verdicts.enough_ps(sweep) if (text := _enough_ps(each)))
 
 
 def figure(value: float | None) -> str:
@@ -194,22 +174,3 @@ def _sources(sweep: Sweep) -> Iterator[str]:
     if from_log:
         runs = format_count(from_log, "run")
         yield f"the steps of {runs} are those in the chief's log, at the times its lines arrived"
-
-
-def _more_workers(sweep: Sweep) -> Iterator[str]:
-    for ps, changes in groupby(verdicts.more_workers(sweep), key=lambda each: each.ps):
-        repeated = (each for each in changes if each.verdict != verdicts.FEW_RUNS)
-        parts = [f"{each.workers} workers after {each.before}: {each.verdict}" for each in repeated]
-        if parts:
-            yield f"with {ps} ps: {'; '.join(parts)}"
-
-
-def _enough_ps(verdict: PsVerdict) -> str:
-    """Return a sentence; "" if there are too few runs."""
-    workers = format_count(verdict.workers, "worker")
-    if verdict.enough is not None:
-        verb = "is" if verdict.enough == 1 else "are"
-        return f"for {workers}: {verdict.enough} ps {verb} enough ({NEAR_THE_FASTEST})"
-    compared = " and ".join(map(str, verdict.ps))
-    found = f"for {workers}: {verdict.reason} between {compared} ps"
-    return found if verdict.reason == verdicts.NO_DIFFERENCE else ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from itertools import groupby
+from statistics import median
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from tfdeploy.experiments.repeats import Spread, spread_of
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from tfdeploy.experiments.scalars import Series
 
@@ -60,7 +60,7 @@ class Result:
     run: str
     """Its id."""
     result: str = RUNNING
-    """`measured`, `ended` before its time, `failed` or `running`."""
+    """`measured`, `ended` before its time, or `failed`."""
     reason: str = ""
     """Why it ended or failed."""
     rate: Rate | None = None
@@ -68,6 +68,25 @@ class Result:
     """Its number among the cell's runs, from 1."""
     hosts: tuple[str, ...] = ()
     """The hosts with its tasks."""
+
+
+class Spread(NamedTuple):
+    """The median of `n` measurements, and the smallest and the largest of them."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+    def scaled(self, factor: float) -> Spread:
+        """Return all values times a positive factor."""
+        return Spread(self.median * factor, self.low * factor, self.high * factor, self.n)
+
+    def over(self, base: Spread) -> Spread:
+        """Return the ratio of the medians, between the smallest and the largest possible ratio of
+        one measurement of each."""
+        ratios = (self.median / base.median, self.low / base.high, self.high / base.low)
+        return Spread(*ratios, min(self.n, base.n))
 
 
 @dataclass(frozen=True)
@@ -93,40 +112,29 @@ class CellResults:
     @property
     def steps_per_s(self) -> Spread | None:
         rates = [run.rate.steps_per_s for run in self.measured if run.rate]
-        return spread_of(rates) if rates else None
+        return Spread(median(rates), min(rates), max(rates), len(rates)) if rates else None
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """All results so far by their cell and repeat, and the `terms` that they have in common.
+    """All results so far.
 
     If `synchronous`, a step takes a batch from each worker. If there is a `chief` of its own, it
     trains like a worker in cells without ps.
     """
 
-    results: Mapping[tuple[Cell, int], Result]
-    terms: Mapping[str, Any]
+    results: Sequence[Result]
     synchronous: bool = False
     chief: bool = False
 
     def __iter__(self) -> Iterator[CellResults]:
-        return iter(self._cells)
-
-    @cached_property
-    def _cells(self) -> tuple[CellResults, ...]:
-        runs: dict[Cell, list[Result]] = {}
-        for cell, repeat in sorted(self.results):
-            runs.setdefault(cell, []).append(self.results[cell, repeat])
-        return tuple(CellResults(cell, tuple(of_cell)) for cell, of_cell in runs.items())
+        ordered = sorted(self.results, key=lambda result: (result.cell, result.repeat))
+        for cell, runs in groupby(ordered, key=lambda result: result.cell):
+            yield CellResults(cell, tuple(runs))
 
     @property
     def measured(self) -> tuple[CellResults, ...]:
         return tuple(each for each in self if each.measured)
-
-    def by_ps(self) -> Iterator[tuple[CellResults, ...]]:
-        """Yield the measured cells of each number of ps, the fewest workers first."""
-        for ps in sorted({results.cell.ps for results in self.measured}):
-            yield tuple(results for results in self.measured if results.cell.ps == ps)
 
     @property
     def base(self) -> CellResults | None:

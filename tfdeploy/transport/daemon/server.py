@@ -92,7 +92,7 @@ class ConnectionDaemon:
     def _serve_request(self, frames: FrameConnection, request: dict[str, Any]) -> None:
         pool = self._enter_pool(request["route"], request["keep_s"])
         try:
-            pool.serve(frames, request["argv"], request["run_s"], request["repeatable"])
+            pool.serve(frames, request["argv"], request["run_s"])
         finally:
             with self._lock:
                 pool.leave()
