@@ -6,10 +6,12 @@ has a copy of the record (see commands/following/recover_record.py).
 runs/<run>/run.json      the release, the agent, the hosts file's name and its folder
 runs/<run>/hosts.toml    the inventory as it was started, with every address resolved
 runs/<run>/.record.json  both, while they are being replaced: an interrupted command leaves it
+runs/<run>/plan          what both say, with every task's host, port and GPUs; signed
 runs/<run>/…             what `collect` fetches
 
-A record is validated and planned as a hosts.toml is, whoever wrote it: somebody else, another
-controller, or the user, who may have edited it.
+Commands about a run read the plan, without validating and planning again. If it is missing, or its
+signature is not this user's for these two files in this folder, they are validated as a hosts.toml
+is: an older version wrote them, somebody else, another controller, or the user has edited them.
 """
 
 from __future__ import annotations
@@ -24,27 +26,30 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfdeploy.config import FOLDER_HINT, toml_text
-from tfdeploy.config.hosts_file import hosts_flag
+from tfdeploy.config import toml_text
+from tfdeploy.config.cluster import Task
+from tfdeploy.config.hosts_file import hosts_flag, open_hosts_file
+from tfdeploy.config.models import Inventory
 from tfdeploy.errors import RunError
 from tfdeploy.folders.own_folder import OwnFolder, is_own, read_file
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import placing
+from tfdeploy.planning.plan import Placement, Plan
 from tfdeploy.planning.roles import RunNames
-from tfdeploy.trust import store
+from tfdeploy.trust import signature, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from tfdeploy.config.models import Inventory
-    from tfdeploy.planning.plan import Placement, Plan
 
 FOLDER = "runs"
 # The ids that new_id makes. Other folders among the runs are not shown, and never deleted.
 TIME = "%Y%m%d-%H%M%S"
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 BOTH = ".record.json"
+PLAN = "plan"
+PLAN_FORMAT = "2"  # part of the signature: a plan with another meaning is not read
+START_HINT = "start one: tfdeploy run, or tfdeploy start"
 MAX_RECORD_BYTES = 16 << 20
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
@@ -205,6 +210,7 @@ def save(run: Run) -> None:
         folder.write("hosts.toml", [record.hosts_toml.encode()])
         folder.write("run.json", [record.run_json.encode()])
         folder.remove(BOTH)
+        folder.write(PLAN, [_to_signed_plan(run, record).encode()])
     except OSError as error:
         where = error.filename or run.folder
         raise RunError(f"{where} can't be written: {error.strerror}") from None
@@ -221,32 +227,21 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     """Load a run by its id, or the newest one with this name; without `run_id` the newest one of
     `hosts_file` that is not part of a sweep.
 
-    Raises RunError, NoRecord among them.
+    Raises InventoryError if there is no such file, and RunError, NoRecord among them.
     """
-    check_hosts_file(hosts_file)
+    open_hosts_file(hosts_file).close()  # its folder has the runs
     base = hosts_file.absolute().parent / FOLDER
     chosen = _named_run(base, run_id) if run_id else _newest_run(base, hosts_file)
     try:
         return read_folder(base / chosen)
     except OSError:
-        hint = newest_hint(base) or "it has no runs yet"
-        raise NoRecord(f'there is no run "{chosen}" in {base}', hint) from None
+        raise NoRecord(f'there is no run "{chosen}" in {base}', newest_hint(base)) from None
 
 
 def run_ids(base: Path) -> list[str]:
     """Return the ids of the runs, the oldest first: what is a link, or belongs to somebody else, is
     none."""
     return sorted(file.parent.name for file in base.glob("*/run.json") if is_own(file.parent))
-
-
-def check_hosts_file(hosts_file: Path) -> None:
-    """Raise RunError if there is no such file: its folder has the runs."""
-    if hosts_file.is_dir():
-        raise RunError(f"{hosts_file} is a folder; expected a file", FOLDER_HINT)
-    if not hosts_file.is_file():
-        raise RunError(
-            f"{hosts_file}: there is no such file", "pass --hosts FILE, or change to its folder"
-        )
 
 
 def release_id(hosts_file: Path, release: str) -> str:
@@ -258,18 +253,51 @@ def release_id(hosts_file: Path, release: str) -> str:
 
 
 def newest_hint(base: Path) -> str:
-    """Return a hint that lists the newest runs in `base`; "" if there are none."""
-    newest = run_ids(base)[-3:]
-    if len(newest) < 2:
-        return f"its only run is {newest[0]}" if newest else ""
-    return f"its newest runs are {', '.join(newest)}"
+    """Return a hint that lists the newest runs in `base`, with their names."""
+    newest = [f"{id_} ({v['name']})" if v["name"] else id_ for id_, v in islice(records(base), 3)]
+    if not newest:
+        return f"it has no runs yet; {START_HINT}"
+    return f"its newest {'runs are' if newest[1:] else 'run is'} {', '.join(newest)}"
 
 
 def read_folder(folder: Path) -> Run:
     """Read the run whose record is in `folder`. Raises RunError; OSError if there is no record."""
     record = _read_record(folder)
     hosts_file = parse_run_json(record.run_json, folder)["hosts_file"]
-    return from_record(record, folder.absolute(), folder.absolute().parent.parent / hosts_file)
+    return _from_texts(record, folder.absolute(), folder.absolute().parent.parent / hosts_file)
+
+
+def _to_signed_plan(run: Run, record: RecordText) -> str:
+    """Return a line with the signature of a record and of its plan, and the plan."""
+    values = {
+        "inventory": run.inventory.to_record(),
+        "heartbeat_port": run.plan.heartbeat_port,
+        "placements": [
+            (p.task.job, p.task.index, p.host, p.address, p.port, p.gpus, p.gpu_choice)
+            for p in run.plan.placements
+        ],
+    }
+    text = json.dumps(values)
+    return f"{signature.sign(*_signed_texts(run.folder, record, text))}\n{text}"
+
+
+def _signed_texts(folder: Path, record: RecordText, plan: str) -> tuple[str, ...]:
+    return PLAN_FORMAT, str(folder), record.run_json, record.hosts_toml, plan
+
+
+def _read_plan(record: RecordText, folder: Path, hosts_file: Path) -> tuple[Inventory, Plan] | None:
+    """Return the inventory and the plan of a record; None unless this user has signed them."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        signed, _, text = _read(folder / PLAN).partition("\n")
+        if signature.is_signed(signed, *_signed_texts(folder, record, text)):
+            values = json.loads(text)
+            placements = tuple(
+                Placement(Task(job, index), host, address, port, tuple(gpus), tuple(choice))
+                for job, index, host, address, port, gpus, choice in values["placements"]
+            )
+            inventory = Inventory.from_record(values["inventory"], hosts_file.absolute())
+            return inventory, Plan(placements, values["heartbeat_port"])
+    return None
 
 
 def _read_record(folder: Path) -> RecordText:
@@ -289,7 +317,17 @@ def from_record(record: RecordText, folder: Path, hosts_file: Path) -> Run:
 
     inventory = inventories.parse_record(record.hosts_toml, folder / "hosts.toml", hosts_file)
     plan = placing.make_plan_from_addresses(inventory)
-    values = parse_run_json(record.run_json, folder)
+    return _make_run(parse_run_json(record.run_json, folder), folder, inventory, plan)
+
+
+def _from_texts(record: RecordText, folder: Path, hosts_file: Path) -> Run:
+    planned = _read_plan(record, folder, hosts_file)
+    if not planned:
+        return from_record(record, folder, hosts_file)
+    return _make_run(parse_run_json(record.run_json, folder), folder, *planned)
+
+
+def _make_run(values: dict[str, Any], folder: Path, inventory: Inventory, plan: Plan) -> Run:
     return Run(
         id=folder.name,
         release=values["release"],
@@ -312,7 +350,7 @@ def from_record(record: RecordText, folder: Path, hosts_file: Path) -> Run:
 def delete_record(run: Run) -> None:
     """Delete the record of a run that did not start, so that an older one stays the default."""
     folder = run.open()
-    for name in (BOTH, "run.json", "hosts.toml"):
+    for name in (PLAN, BOTH, "run.json", "hosts.toml"):
         folder.remove(name)
     if not folder.files():
         folder.delete()
@@ -348,9 +386,7 @@ def _newest_run(base: Path, hosts_file: Path) -> str:
     for run_id, values in records(base):
         if values["hosts_file"] == hosts_file.name and not values["sweep"]:
             return run_id
-    raise NoRecord(
-        f"no run was started from {hosts_file} yet", "start one: tfdeploy run, or tfdeploy start"
-    )
+    raise NoRecord(f"no run was started from {hosts_file} yet", START_HINT)
 
 
 def parse_run_json(text: str, folder: Path) -> dict[str, Any]:

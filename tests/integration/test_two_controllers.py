@@ -56,7 +56,7 @@ def test_all_commands_take_the_newer_record(controllers):
     second.ok("status")
     assert "worker:1" not in second.status()
     second.ok("stop")
-    for words in (["logs", "-f"], ["watch", "--json"], ["attach"]):
+    for words in (["logs", "-f"], ["watch"], ["attach"]):
         record.write_text(old)
         done = first.tf(*words)
         assert TAKEN in done.stderr, (words, done.stderr)

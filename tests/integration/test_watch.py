@@ -1,4 +1,4 @@
-"""`tfdeploy watch`, over real SSH: in a terminal, in JSON lines, and while hosts come and go."""
+"""`tfdeploy watch`, over real SSH: in a terminal, without one, and while hosts come and go."""
 
 from __future__ import annotations
 
@@ -111,6 +111,18 @@ def test_the_view_of_a_run_that_ends_stays_until_q(project):
         assert shown.process.wait() == 143
 
 
+def test_without_a_terminal_a_run_is_watched_to_its_end(by_ssh):
+    project = by_ssh.started("--gate", "--steps=3")
+    with project.start_command("watch") as command:
+        command.wait_for_output("READY     worker:1")
+        (project.work("worker:1") / "go").touch()
+        command.wait_for_output("SUCCEEDED worker:1")
+        (project.work("worker:0") / "go").touch()
+        assert command.process.wait() == 0
+        assert "succeeded. Next: tfdeploy collect" in command.output.splitlines()[-1]
+    assert not (project.run_folder / "checkpoints").exists()
+
+
 def documents_of(command):
     """Return the documents of a command whose text for people is in the same output."""
     lines = command.output.splitlines(keepends=True)
@@ -129,12 +141,10 @@ def test_json_lines_show_what_tasks_and_hosts_use(project):
     assert found["training"]["checkpoint"] == "model.ckpt-3"
 
 
-def test_an_unknown_run_is_refused_and_a_view_without_a_terminal(project):
-    done = project.tf("watch", "nothing", "--json")
-    assert (done.returncode, 'there is no run "nothing"' in done.stderr) == (2, True)
-    done = project.tf("watch")
+def test_an_unknown_run_is_refused(project):
+    done = project.tf("watch", "nothing")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the view of watch needs a terminal" in done.stderr
+    assert 'there is no run "nothing"' in done.stderr
 
 
 def test_watch_follows_a_run_that_another_command_starts_again(project):
@@ -153,10 +163,10 @@ def test_watch_follows_a_run_that_another_command_starts_again(project):
 def test_without_a_report_nothing_is_said_of_the_run(project):
     record = project.run_folder / "run.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), "agent": "0" * 12}))
-    done = project.tf("watch", "--json")
+    done = project.tf("watch")
     assert done.returncode == 1
-    assert "no host has reported how run" in done.stderr
-    assert "continues" not in done.stderr
+    assert "no host has reported how run" in done.stdout
+    assert "continues" not in done.stdout
     assert "the agent that started this run is gone" in done.stderr
 
 

@@ -22,14 +22,18 @@ def until(
 ) -> Any:
     """Poll until `holds()` is true and return what it returned.
 
+    A condition that takes long, such as a command, is polled for at most a third of the time.
     `moves()` returns a value that changes as long as there is progress: what has been written so
     far, for example. Fail when it is the same after `still_s` seconds.
     """
     before, deadline = moves(), time.monotonic() + still_s
+    asked_at = time.monotonic()
     while not (found := holds()):
+        took_s = time.monotonic() - asked_at
         if time.monotonic() >= deadline:
             now = moves()
             assert now != before, f"no progress for {still_s:.0f} s while waiting for {what}"
             before, deadline = now, time.monotonic() + still_s
-        time.sleep(every_s)
+        time.sleep(max(every_s, 2 * took_s))
+        asked_at = time.monotonic()
     return found

@@ -26,7 +26,8 @@ PURE = (
     "output.status_table",
     "commands.following.training_history",
     *("documents", "experiments.run_report.redact"),
-    *("experiments.speed.report", "experiments.speed.results"),
+    "experiments.speed.report",
+    *("experiments.speed.results", "experiments.speed.verdicts"),
 )
 # Each package or top-level module, and those that it may import. Cycles are not allowed, not even
 # for type checkers. docs/architecture.md has a diagram.

@@ -12,14 +12,17 @@ import pytest
 from support.builders import make_run
 
 from tfdeploy import run as runs
+from tfdeploy.config import inventory as inventories
+from tfdeploy.config.hosts_file import MISSING_HINT
 from tfdeploy.errors import InventoryError, RunError
+from tfdeploy.folders import user_folders
 from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.release import snapshot
 
 
 def error_text(action):
-    """Return the text of the RunError that `action` raises."""
-    with pytest.raises(RunError) as caught:
+    """Return the text of the error that `action` raises."""
+    with pytest.raises((InventoryError, RunError)) as caught:
         action()
     return str(caught.value)
 
@@ -95,6 +98,19 @@ def test_a_record_keeps_the_resolved_addresses(tmp_path):
     }
 
 
+@pytest.fixture
+def parsed(monkeypatch):
+    """The files that were validated as a hosts.toml is."""
+    files, parse_record = [], inventories.parse_record
+
+    def recording(text, file, hosts_file):
+        files.append(file)
+        return parse_record(text, file, hosts_file)
+
+    monkeypatch.setattr(inventories, "parse_record", recording)
+    return files
+
+
 EVERYTHING = """
 save_on_stop = true
 role = "flags"
@@ -114,30 +130,57 @@ on_end = "https://example.org/hook"
 
 
 @pytest.mark.parametrize("training", ["", EVERYTHING])
-def test_a_record_is_read_as_it_was_planned(tmp_path, training):
+def test_a_record_is_read_as_it_was_planned_without_validating_it(tmp_path, parsed, training):
     saved = make_run(tmp_path, training=training)
     runs.save(saved)
     loaded = runs.load(tmp_path / "hosts.toml")
-    assert loaded == saved
+    assert (parsed, loaded) == ([], saved)
     assert runs.to_record(loaded) == runs.to_record(saved)
 
 
-def test_a_run_is_read_after_its_project_was_moved(tmp_path):
+def test_a_record_without_a_plan_is_validated_and_planned(tmp_path, parsed):
+    """As one of an older version is."""
+    saved = make_run(tmp_path, training=EVERYTHING)
+    runs.save(saved)
+    (saved.folder / "plan").unlink()
+    assert runs.load(tmp_path / "hosts.toml") == saved
+    assert parsed == [saved.folder / "hosts.toml"]
+
+
+def forge_address(folder):
+    plan = folder / "plan"
+    plan.write_text(plan.read_text().replace("10.0.0.2", "-oProxyCommand=evil"))
+
+
+def lose_key(folder):
+    (user_folders.config_folder() / "key").write_bytes(bytes(32))
+
+
+def show_key(folder):
+    (user_folders.config_folder() / "key").chmod(0o644)
+
+
+def truncate(folder):
+    (folder / "plan").write_text((folder / "plan").read_text()[:100])
+
+
+@pytest.mark.parametrize("change", [forge_address, lose_key, show_key, truncate])
+def test_a_plan_that_this_user_has_not_signed_is_not_used(tmp_path, monkeypatch, parsed, change):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    saved = make_run(tmp_path)
+    runs.save(saved)
+    change(saved.folder)
+    assert runs.load(tmp_path / "hosts.toml") == saved
+    assert parsed == [saved.folder / "hosts.toml"]
+
+
+def test_a_signed_plan_is_not_used_for_a_run_in_another_folder(tmp_path, parsed):
     (tmp_path / "one").mkdir()
     runs.save(make_run(tmp_path / "one"))
     (tmp_path / "one").rename(tmp_path / "two")
     loaded = runs.load(tmp_path / "two" / "hosts.toml")
     assert loaded.inventory.file == tmp_path / "two" / "hosts.toml"
-
-
-def test_an_invalid_value_in_a_record_is_refused(tmp_path):
-    """A hostname could be an option of ssh, in somebody else's repository."""
-    saved = make_run(tmp_path)
-    runs.save(saved)
-    recorded = saved.folder / "hosts.toml"
-    recorded.write_text(recorded.read_text().replace("10.0.0.2", "-oProxyCommand=evil"))
-    with pytest.raises(InventoryError, match=r"hosts\.w\.address"):
-        runs.load(tmp_path / "hosts.toml")
+    assert len(parsed) == 1
 
 
 def test_what_the_user_changes_in_a_record_is_used(tmp_path):
@@ -147,6 +190,14 @@ def test_what_the_user_changes_in_a_record_is_used(tmp_path):
     recorded.write_text(recorded.read_text().replace("10.0.0.2", "10.0.0.3"))
     loaded = runs.load(tmp_path / "hosts.toml")
     assert loaded.inventory.host("w").address == "10.0.0.3"
+
+
+def test_a_record_is_read_without_its_users_key_folder(tmp_path, monkeypatch):
+    (tmp_path / "home").write_text("a file")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    saved = make_run(tmp_path)
+    runs.save(saved)
+    assert runs.load(tmp_path / "hosts.toml") == saved
 
 
 def test_a_record_does_not_change_with_the_hosts_file(tmp_path):
@@ -164,7 +215,7 @@ def test_only_the_user_can_read_a_record_whatever_the_umask(tmp_path):
     finally:
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in saved.folder.iterdir()}
-    assert modes == {"run.json": 0o600, "hosts.toml": 0o600}
+    assert modes == {"run.json": 0o600, "hosts.toml": 0o600, "plan": 0o600}
     assert saved.folder.stat().st_mode & 0o777 == 0o700
 
 
@@ -172,7 +223,7 @@ def test_a_record_is_not_written_through_a_link(tmp_path):
     saved = make_run(tmp_path)
     saved.folder.mkdir(parents=True)
     (tmp_path / "victim").write_text("kept")
-    for name in ("run.json", ".run.json.new", "hosts.toml", ".hosts.toml.new"):
+    for name in ("run.json", ".run.json.new", "hosts.toml", ".hosts.toml.new", "plan"):
         (saved.folder / name).symlink_to(tmp_path / "victim")
     runs.save(saved)
     assert (tmp_path / "victim").read_text() == "kept"
@@ -207,17 +258,20 @@ def test_load_finds_a_run_by_its_id(tmp_path):
 
 def test_the_hint_for_an_unknown_run_lists_the_newest_ones(tmp_path):
     for day in (1, 2, 3, 4):
-        runs.save(make_run(tmp_path, run_id=f"2026010{day}-000000-aaaa"))
+        run = make_run(tmp_path, run_id=f"2026010{day}-000000-aaaa")
+        runs.save(replace(run, name="wide" if day == 3 else ""))
     assert error_text(lambda: runs.load(tmp_path / "hosts.toml", "nope")) == (
         f'there is no run "nope" in {tmp_path / "runs"}\n'
-        "  its newest runs are 20260102-000000-aaaa, 20260103-000000-aaaa, 20260104-000000-aaaa"
+        "  its newest runs are 20260104-000000-aaaa, 20260103-000000-aaaa (wide), "
+        "20260102-000000-aaaa"
     )
 
 
 def test_the_hint_for_an_unknown_run_says_if_there_are_no_runs(tmp_path):
     make_run(tmp_path)
     assert error_text(lambda: runs.load(tmp_path / "hosts.toml", "nope")) == (
-        f'there is no run "nope" in {tmp_path / "runs"}\n  it has no runs yet'
+        f'there is no run "nope" in {tmp_path / "runs"}\n'
+        "  it has no runs yet; start one: tfdeploy run, or tfdeploy start"
     )
 
 
@@ -233,7 +287,7 @@ def test_load_refuses_a_hosts_file_without_runs(tmp_path):
 def test_load_refuses_a_missing_hosts_file(tmp_path):
     file = tmp_path / "hosts.toml"
     assert error_text(lambda: runs.load(file)) == (
-        f"{file}: there is no such file\n  pass --hosts FILE, or change to its folder"
+        f"{file}: there is no such file\n  {MISSING_HINT}"
     )
 
 

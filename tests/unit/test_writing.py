@@ -28,6 +28,7 @@ WRITERS = {
     "transport/openssh/terminal.py": "the terminal",
     "transport/rsync.py": "temporary files without a name",
     "transport/ssh/host_keys.py": "known_hosts",
+    "trust/signature.py": "the user's configuration",
     "trust/store.py": "the user's configuration",
     "folders/user_folders.py": "the user's configuration, and the daemon's folder",
 }

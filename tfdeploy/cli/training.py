@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
+LOOK_EVERY_S = 5.0
 OLD_LINES = 20  # of each log, when a run is followed again
 COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
@@ -145,24 +147,34 @@ def check(
     exit_if_failed(checked.errors)
 
 
-@add_command(PREPARE, "hosts", "hosts gpu-[01-04]")
+@add_command(PREPARE, "hosts", "hosts gpu-[01-04] --watch")
 def hosts(
     names: Annotated[list[str] | None, typer.Argument(
         metavar="[USER@]HOST", help="Hosts, or several: gpu-[01-16]. Without a hosts.toml, hosts "
         "as ssh knows them. Default: all of hosts.toml.", show_default=False)] = None,
     hosts: Hosts = HOSTS,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every 5 s.")] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Show what each host has free, and who uses its GPUs. Starts nothing."""
     from tfdeploy.commands import hosts as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console
-    from tfdeploy.output.hosts_output import print_hosts
+    from tfdeploy.output.console import Console, print_json, print_json_lines
+    from tfdeploy.output.hosts_output import clear_screen, print_hosts
 
     inventory, chosen, unreached = _hosts_to_look_at(hosts, names or ())
+    console = Console()
     with Fleet(inventory) as fleet:
-        seen = command.look(fleet, chosen, unreached)
-    Console(for_json=json).print_result(seen, print_hosts)
+        while True:
+            seen = command.look(fleet, chosen, unreached)
+            if json:
+                print_json_lines([seen]) if watch else print_json(seen)
+            else:
+                clear_screen(console) if watch else None
+                print_hosts(console, seen)
+            if not watch:
+                break
+            time.sleep(LOOK_EVERY_S)
     exit_if_failed(seen.errors)
 
 

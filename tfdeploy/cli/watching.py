@@ -91,11 +91,8 @@ def watch(
 ) -> None:  # fmt: skip
     """Watch a run: tasks, CPU, memory, GPUs, training, logs. Quitting does not affect the run."""
     from tfdeploy.commands.watch import Ending
-    from tfdeploy.live.show import require_screen
     from tfdeploy.output.console import Console
 
-    if not json:
-        require_screen()
     found, console = find_run(hosts, run or run_id), Console(for_json=json)
     watched, ending = _watch(found, console, json)
     while ending is Ending.OVER:
@@ -118,7 +115,7 @@ def watch(
 def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
     """Watch a run as its last start has planned it."""
     from tfdeploy.commands.watch import Ending, WatchedRun, follow_samples, started_again
-    from tfdeploy.live.show import draw, print_documents
+    from tfdeploy.live.show import show
 
     watched = WatchedRun(run)
 
@@ -127,10 +124,7 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
 
     try:
         with open_fleet(run) as fleet, follow_samples(fleet, run) as following:
-            if json:
-                ending = print_documents(watched, following, is_over)
-            else:
-                ending = draw(watched, following, console, is_over)
+            ending = show(watched, following, console, json, is_over)
     except KeyboardInterrupt:
         return watched, Ending.INTERRUPTED
     if watched.outdated:

@@ -1,11 +1,12 @@
 """The tables of hosts.toml: their keys, types and defaults. `schema.py` validates by them what a
-user wrote."""
+user wrote; a run's record is read without that, and without Pydantic.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from tfdeploy.config import ANY_SIGNAL, AUTO_PORTS, PER_GPU
 from tfdeploy.config.cluster import JOBS
@@ -69,6 +70,8 @@ class Table:
 
     given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
+    TABLES: ClassVar[Mapping[str, type[Table]]] = {}  # the class of each key that is a table
+
     @classmethod
     def key_names(cls) -> tuple[str, ...]:
         """Return the keys that the table may have."""
@@ -86,6 +89,12 @@ class Table:
         wanted = (key for key in self.key_names() if key in self.given - exclude)
         return {key: _to_value(getattr(self, key)) for key in wanted}
 
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """Return the table of what `to_values` returned. Nothing is checked."""
+        read = {key: _from_value(value, cls.TABLES.get(key)) for key, value in values.items()}
+        return cls(given=frozenset(values), **read)
+
 
 def _to_value(value: Any) -> Any:
     if isinstance(value, Table):
@@ -95,6 +104,14 @@ def _to_value(value: Any) -> Any:
     if isinstance(value, range):  # a number of GPUs
         return len(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+def _from_value(value: Any, table: type[Table] | None) -> Any:
+    if table is DataSet:
+        return {place: DataSet.from_values(each) for place, each in value.items()}
+    if table:
+        return table.from_values(value)
+    return tuple(value) if isinstance(value, list) else value
 
 
 # The folder of the roots of hosts with `shared_fs`; agent/paths.py has the same name.
@@ -169,6 +186,8 @@ class Training(Table):
     modules that `check` imports on every host; if they are not set, `plan_all` reads them off the
     scripts.
     """
+
+    TABLES: ClassVar[Mapping[str, type[Table]]] = dict.fromkeys(JOBS, JobTraining)
 
     command: Command
     imports: Modules = ("tensorflow",)
@@ -277,6 +296,8 @@ class RestartSettings(Table):
 class Restart(RestartSettings):
     """[restart] for every job; [restart.worker] and the like override it for one job."""
 
+    TABLES: ClassVar[Mapping[str, type[Table]]] = dict.fromkeys(JOBS, RestartSettings)
+
     ps: RestartSettings = RestartSettings()
     worker: RestartSettings = RestartSettings()
     chief: RestartSettings = RestartSettings()
@@ -373,6 +394,12 @@ class Host(HostSettings):
     evaluator: bool = False
     spare: bool = False
 
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        gpus = values.get("gpus")
+        count = {"gpus": range(gpus)} if isinstance(gpus, int) else {}
+        return super().from_values({**values, **count})
+
     @property
     def is_local(self) -> bool:
         """Return whether it is the controller itself."""
@@ -437,6 +464,11 @@ class Host(HostSettings):
 class FileFields(Table):
     """The keys and tables of hosts.toml, without its hosts."""
 
+    TABLES: ClassVar[Mapping[str, type[Table]]] = {
+        "source": Source, "env": PythonEnvironment, "training": Training, "restart": Restart,
+        "notify": Notify, "trials": Trials, "data": DataSet,
+    }  # fmt: skip
+
     project: Name
     ssh_config: LocalPath | None = None
     keep_connections_s: Seconds = 300.0
@@ -485,6 +517,19 @@ class Inventory(FileFields):
         """Return the table of a hosts.toml, with [defaults] merged into each host."""
         hosts = {host.name: host.to_toml() for host in self.hosts}
         return {**self.to_values({"file", "hosts"}), "hosts": hosts}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the keys that are set, those of each host with [defaults], as JSON can store
+        them."""
+        hosts = [host.to_values() for host in self.hosts]
+        return {**self.to_values({"file", "hosts"}), "hosts": hosts}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], file: Path) -> Self:
+        """Return the inventory of what `to_record` returned; relative paths start at the folder of
+        `file`. Nothing is checked."""
+        hosts = tuple(Host.from_values(each) for each in record["hosts"])
+        return cls.from_values({**record, "hosts": hosts, "file": file})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,8 +76,8 @@ def _find_folders(base: Path, name: str) -> list[Path]:
         return exact[:1]
     named = runs.ids_by_name(base, name)
     if not named:
-        hint = runs.newest_hint(base) or "pass --hosts FILE"
-        raise RunError(f'there is no run "{name}" in {base}, and no such folder', hint)
+        message = f'there is no run "{name}" in {base}, and no such folder'
+        raise RunError(message, runs.newest_hint(base))
     return [base / run_id for run_id in (sorted(named) if "*" in name else named[:1])]
 
 

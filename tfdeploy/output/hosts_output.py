@@ -206,6 +206,12 @@ def print_hosts(console: Console, seen: SeenHosts) -> None:
         console.print_text(f"{fold_names(hosts)}: {text}")
 
 
+def clear_screen(console: Console) -> None:
+    """Clear a terminal, before what changes is printed again."""
+    if console.out.is_terminal:
+        console.out.rich.clear()
+
+
 def _host_row(seen: SeenHost, error: str) -> dict[str, str]:
     state = seen.state
     if state is None:

@@ -57,10 +57,11 @@ def test_two_runs_with_the_same_label_are_refused(folder):  # noqa: F811
 
 def test_an_unknown_run_is_refused_with_the_newest_ones(folder):  # noqa: F811
     assert refusal(folder, "x") == (
-        'there is no run "x" in ~/runs, and no such folder\n  pass --hosts FILE'
+        'there is no run "x" in ~/runs, and no such folder\n'
+        "  it has no runs yet; start one: tfdeploy run, or tfdeploy start"
     )
     collect_run(folder, ONE, [1.0])
-    found = f'there is no run "nope" in ~/runs, and no such folder\n  its only run is {ONE}'
+    found = f'there is no run "nope" in ~/runs, and no such folder\n  its newest run is {ONE}'
     assert refusal(folder, ONE, "x=nope") == found
 
 

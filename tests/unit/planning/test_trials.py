@@ -6,8 +6,6 @@ import pytest
 from support.builders import make_inventory
 
 from tfdeploy.commands.trials import plan_trials
-from tfdeploy.config import inventory as inventories
-from tfdeploy.config import toml_text
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import launch, placing, trials
 from tfdeploy.planning.roles import RunNames
@@ -132,7 +130,7 @@ def test_other_runs_of_the_file_have_no_trials():
 
 def test_the_record_of_a_run_plans_the_same_trials():
     inventory = plan_trials(make_inventory(CPUS), {"params": ["lr=1e-4..1:log"], "random": 3})
-    read = inventories.parse(toml_text.write(inventory.to_toml()), inventory.file)
+    read = type(inventory).from_record(inventory.to_record(), inventory.file)
     assert read.trials.points == inventory.trials.points
 
 

@@ -63,6 +63,7 @@ def survey(
     each task's `[program, PATH]`; an empty PATH means the agent's own. `sources` and `statements`
     are those of try_program.
     """
+    started = time.time()
     listing = nvidia.run_nvidia_smi("-L")
     disk = os.statvfs(paths.root())
     unbuilt = bool(environment) and not marker.is_complete(project, environment)
@@ -88,7 +89,7 @@ def survey(
         here=shared_directory.store_id(),
         free_bytes=disk.f_bavail * disk.f_frsize,
         hindrances=[(refusal.message, refusal.hint) for refusal in hindrances],
-        time=time.time(),
+        times=(started, time.time()),
         driver=nvidia.run_nvidia_smi(*DRIVER).partition("\n")[0].strip() if listing else "",
         unbuilt=unbuilt,
         program=tried(),

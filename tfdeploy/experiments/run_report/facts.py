@@ -20,7 +20,7 @@ from tfdeploy.experiments.run_report.redact import Redactor
 from tfdeploy.experiments.scalars import NO_LOSSES
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import plain_text
-from tfdeploy.shared import pace, records
+from tfdeploy.shared import filesystem, pace, records
 from tfdeploy.shared.pace import TaskPace
 from tfdeploy.shared.protocol.message import parse_lines
 
@@ -40,6 +40,7 @@ UNKNOWN = "unknown"
 MAX_ERRORS = 10
 FOLDERS = ("checkpoints", "outputs", "fetched")
 MAX_FILES = 200
+MAX_HASHED_BYTES = 8_000_000_000  # a file of this size takes some seconds
 MAX_LOG_BYTES = 32 << 20
 TAIL_BYTES = 1 << 16
 TAIL_LINES = 30
@@ -255,10 +256,12 @@ def _time_of(run_id: str) -> float:
 
 @dataclass(frozen=True)
 class ResultFile:
-    """A file on the controller; `path` is relative to the run's folder."""
+    """A file on the controller; `path` is relative to the run's folder. `sha256` is "" for a file
+    above MAX_HASHED_BYTES."""
 
     path: str
     size: int
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -271,29 +274,26 @@ class Results:
 
 
 def results(run: Run) -> Results:
-    """Return the checkpoints and outputs on the controller. Raises OSError."""
+    """Read and hash the checkpoints and outputs on the controller. Raises OSError."""
     files = [file for folder in FOLDERS for file in _regular_files(run.folder / folder)]
     sizes = [file.stat().st_size for file in files]
     shown = tuple(
-        ResultFile(escape_line(file.relative_to(run.folder).as_posix()), size)
+        ResultFile(escape_line(file.relative_to(run.folder).as_posix()), size, _hash(file, size))
         for file, size in zip(files[:MAX_FILES], sizes, strict=False)
     )
     return Results(shown, len(files), sum(sizes))
 
 
 def log_tail(run: Run, task_file_name: str) -> tuple[str, ...]:
-    """Return the last lines of a collected log; none if it was not collected. Raises OSError."""
+    """Return the last lines of a collected log; none if it was not collected."""
     text = _read_end(run.folder / "logs" / f"{task_file_name}.log", TAIL_BYTES)
     return tuple(clean_line(line) for line in text.split("\n")[-TAIL_LINES - 1 :] if line)
 
 
 def _read_end(log: Path, size: int) -> str:
-    """Return the last `size` bytes of a log as text; "" if it was not collected. Raises OSError."""
-    if not log.is_file() or log.is_symlink():
-        return ""
-    with log.open("rb") as content:
-        content.seek(max(0, content.seek(0, os.SEEK_END) - size))
-        return content.read(size).decode(errors="replace")
+    """Return the last `size` bytes of a log as text; "" if it was not collected."""
+    data = b"" if log.is_symlink() else filesystem.read_end(str(log), size)
+    return data.decode(errors="replace")
 
 
 def clean_line(line: str) -> str:
@@ -313,3 +313,7 @@ def _natural(path: Path) -> list[tuple[int, str]]:
     """Return a key that puts model.ckpt-656 before model.ckpt-1664."""
     parts = re.split(r"(\d+)", path.as_posix())
     return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in parts]
+
+
+def _hash(file: Path, size: int) -> str:
+    return filesystem.sha256(str(file)) if size <= MAX_HASHED_BYTES else ""

@@ -4,23 +4,26 @@ Pure."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.experiments.speed.results import ENDED, RUNNING, Cell
+from tfdeploy.experiments.speed import verdicts
+from tfdeploy.experiments.speed.results import ENDED, MIN_RUNS, RUNNING, Cell
 from tfdeploy.formatting.humanize import KILO, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tfdeploy.experiments.speed.results import CellResults, Result, Spread, Sweep
+    from tfdeploy.experiments.speed.verdicts import PsVerdict, WorkerVerdict
 
 UNKNOWN = "-"
 WHY = ""  # the column that says why a cell has no speed needs no name
 COLUMNS = ("PS", "WORKERS", "RUNS", "STEPS/S", "SPEED-UP", "EFFICIENCY", WHY)
+NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"
 EXPLANATION = (
     "each speed is the median of its runs, with the slowest and the fastest; two cells differ if",
-    "these ranges of at least 3 runs each do not overlap. The first quarter of the time is a",
-    "warm-up and does not count",
+    "these ranges do not overlap. The first quarter of the time is a warm-up and does not count",
 )
 
 
@@ -60,13 +63,23 @@ class SweepDocument:
     """The measured numbers of tasks with the fewest workers: `speedup` is relative to them."""
     cells: list[SweepCell]
     """One object for each cell."""
+    enough_ps: dict[str, int]
+    """For each number of workers with a verdict, the fewest ps that are enough."""
+    ps_verdicts: list[PsVerdict]
+    """One verdict for each number of workers that was measured with several numbers of ps."""
+    worker_verdicts: list[WorkerVerdict]
+    """One verdict for each measured cell and the next larger one with as many ps."""
 
 
 def sweep_document(sweep: Sweep) -> SweepDocument:
+    of_ps = list(verdicts.enough_ps(sweep))
     return SweepDocument(
         synchronous=sweep.synchronous,
         base=sweep.base.cell if sweep.base else None,
         cells=[_cell(sweep, results) for results in sweep],
+        enough_ps={str(each.workers): each.enough for each in of_ps if each.enough is not None},
+        ps_verdicts=of_ps,
+        worker_verdicts=list(verdicts.more_workers(sweep)),
     )
 
 
@@ -122,8 +135,8 @@ def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
 
 
 def remarks(sweep: Sweep) -> Iterator[str]:
-    """Yield the lines below the table: what the speed-up means. If nothing was measured, yield the
-    whole reason of the first failure."""
+    """Yield the lines below the table: what the speed-up means, and which differences were
+    measured. If nothing was measured, yield the whole reason of the first failure."""
     if not sweep.base:
         yield from (results.failure.reason for results in list(sweep)[:1] if results.failure)
         return
@@ -131,6 +144,10 @@ def remarks(sweep: Sweep) -> Iterator[str]:
     yield f"speed-up over {sweep.base.cell}, in {counted}"
     yield from EXPLANATION
     yield from _sources(sweep)
+    if any(len(results.measured) < MIN_RUNS for results in sweep.measured):
+        yield f"a cell with fewer than {MIN_RUNS} runs is not compared: raise --repeats"
+    yield from _more_workers(sweep)
+    yield from (text for each in verdicts.enough_ps(sweep) if (text := _enough_ps(each)))
 
 
 def figure(value: float | None) -> str:
@@ -174,3 +191,22 @@ def _sources(sweep: Sweep) -> Iterator[str]:
     if from_log:
         runs = format_count(from_log, "run")
         yield f"the steps of {runs} are those in the chief's log, at the times its lines arrived"
+
+
+def _more_workers(sweep: Sweep) -> Iterator[str]:
+    for ps, changes in groupby(verdicts.more_workers(sweep), key=lambda each: each.ps):
+        repeated = (each for each in changes if each.verdict != verdicts.FEW_RUNS)
+        parts = [f"{each.workers} workers after {each.before}: {each.verdict}" for each in repeated]
+        if parts:
+            yield f"with {ps} ps: {'; '.join(parts)}"
+
+
+def _enough_ps(verdict: PsVerdict) -> str:
+    """Return a sentence; "" if there are too few runs."""
+    workers = format_count(verdict.workers, "worker")
+    if verdict.enough is not None:
+        verb = "is" if verdict.enough == 1 else "are"
+        return f"for {workers}: {verdict.enough} ps {verb} enough ({NEAR_THE_FASTEST})"
+    compared = " and ".join(map(str, verdict.ps))
+    found = f"for {workers}: {verdict.reason} between {compared} ps"
+    return found if verdict.reason == verdicts.NO_DIFFERENCE else ""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # The first part of the time, in which sessions, queues and caches reach their normal speed.
 WARM_UP = 0.25
+MIN_RUNS = 3  # of two, the ranges of equal things are separate in one of three cases
 
 RUNNING = "running"
 MEASURED = "measured"
@@ -88,6 +89,20 @@ class Spread(NamedTuple):
         ratios = (self.median / base.median, self.low / base.high, self.high / base.low)
         return Spread(*ratios, min(self.n, base.n))
 
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are enough measurements to compare them with others."""
+        return self.n >= MIN_RUNS
+
+    def differs_from(self, other: Spread) -> bool:
+        """Return whether both have enough measurements and their ranges don't overlap.
+
+        Of two equal things this says so by chance, of one pair in C(2n, n) / 2: in ten if each is
+        measured three times, in 126 if five times.
+        """
+        overlaps = self.low <= other.high and other.low <= self.high
+        return self.is_enough and other.is_enough and not overlaps
+
 
 @dataclass(frozen=True)
 class CellResults:
@@ -135,6 +150,11 @@ class Sweep:
     @property
     def measured(self) -> tuple[CellResults, ...]:
         return tuple(each for each in self if each.measured)
+
+    def by_ps(self) -> Iterator[tuple[CellResults, ...]]:
+        """Yield the measured cells of each number of ps, the fewest workers first."""
+        for ps in sorted({results.cell.ps for results in self.measured}):
+            yield tuple(results for results in self.measured if results.cell.ps == ps)
 
     @property
     def base(self) -> CellResults | None:

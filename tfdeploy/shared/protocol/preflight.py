@@ -42,8 +42,8 @@ class ProgramError(Message):
 class SurveyAnswer(Message):
     """`version` is the agent's Python; `imports` are the modules that the tasks' Python was asked
     to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` are
-    (message, hint) pairs, of what would keep a start from going well;
-    `time` is the host's clock in seconds since 1970. `driver` is the version of NVIDIA's;
+    (message, hint) pairs, of what would keep a start from going well; `times` are when the host
+    started and finished, by its clock in seconds since 1970. `driver` is the version of NVIDIA's;
     `unbuilt`: the tasks' environment is not built, so nothing was imported. `gpu_problems` are
     sentences about GPUs with which something may be wrong."""
 
@@ -54,7 +54,7 @@ class SurveyAnswer(Message):
     here: str
     free_bytes: int
     hindrances: List[Tuple[str, str]]
-    time: float
+    times: Tuple[float, float]
     driver: str
     unbuilt: bool
     program: List[ProgramError] = []  # noqa: RUF012 - nothing changes it

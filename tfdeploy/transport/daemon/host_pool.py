@@ -52,10 +52,6 @@ class Connections(Protocol):
         """Return whether the host still answers on the connection of a command."""
         ...
 
-    def __len__(self) -> int:
-        """Return the number of connections that are open, as far as the controller knows."""
-        ...
-
     def close(self) -> None: ...
 
 
@@ -69,10 +65,6 @@ class HostPool:
         self._connections = self._make_connections(json.loads(route_json))
         self._parked: list[ReusableCommand] = []
         self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        """Return the number of open connections."""
-        return len(self._connections)
 
     @property
     def is_in_use(self) -> bool:

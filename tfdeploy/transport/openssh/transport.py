@@ -128,10 +128,6 @@ class SessionPool:
         """Whether the master runs, as far as that is known."""
         return self._path is None or master.is_listening(self._path)
 
-    def __len__(self) -> int:
-        """Return 1 if there is a connection to keep."""
-        return int(any(not session.has_exited for session in self._sessions))
-
     def close(self) -> None:
         """End all commands. The master ends by itself when it was not used for its time."""
         for session in self._sessions:

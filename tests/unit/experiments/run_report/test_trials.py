@@ -17,8 +17,8 @@ POINTS = "{lr = '0.001', net = 'a'}, {lr = '0.1', net = 'b'}, {lr = '0.01', net 
 def facts(tmp_path):
     """Return a function that gathers the facts of a run whose slot ran these trials."""
 
-    def make(*values):
-        top = f"[trials]\nobjective = 'acc:max'\npoints = [{POINTS}]\n"
+    def make(*values, mode="max"):
+        top = f"[trials]\nobjective = 'acc:{mode}'\npoints = [{POINTS}]\n"
         run = finished_run(tmp_path, hosts="[hosts.a]\nworkers = 2", top=top)
         records = [
             TrialRecord(n, 1, FAILED if value is None else SUCCEEDED, "worker:0", value=value,
@@ -37,12 +37,32 @@ def facts(tmp_path):
 
 def test_each_trial_has_its_own_curve_the_best_one_first(facts):
     shown = trials.view(facts(0.5, 0.75, 0.625), "x")
-    [curves] = shown.charts
+    over_time, curves = shown.charts
     assert shown.best == ("trial 1", "trial 2", "trial 0")
     assert [part.partition(":")[0] for part in curves.description.split(". ")[1].split("; ")] == [
         *shown.best
     ]
     assert "trial 1: from 0.25 to 0.75" in curves.description
+    assert "the best so far: from 0.5 to 0.75" in over_time.description
+
+
+def test_a_line_goes_through_each_parameter_to_the_objective(facts):
+    shown = trials.view(facts(0.5, 0.75, 0.625), "x").parallel
+    rate, net, objective = shown.axes
+    assert [text for _, text in rate.ticks] == ["0.1", "0.01", "0.001"]
+    heights = [height for height, _ in rate.ticks]
+    assert heights[1] - heights[0] == heights[2] - heights[1]  # logarithmic
+    assert [text for _, text in net.ticks] == ["b", "a"]
+    assert objective.ticks[0] == (shown.top, "0.75")
+    best = shown.trials[-1]
+    assert (best.title, best.style) == ("trial 1: 0.75 with lr=0.1 net=b", 0)
+    assert best.path == "M" + "L".join(f"{axis.x} {float(shown.top)}" for axis in shown.axes)
+
+
+def test_the_smallest_value_is_at_the_top_if_it_is_best(facts):
+    shown = trials.view(facts(0.5, 0.75, mode="min"), "x")
+    assert shown.parallel.axes[-1].ticks[0][1] == "0.5"
+    assert "the best so far: from 0.5 to 0.5" in shown.charts[0].description
 
 
 def test_the_page_has_the_trials_and_no_curve_of_a_slot(facts):
@@ -56,7 +76,7 @@ def test_the_page_has_the_trials_and_no_curve_of_a_slot(facts):
 
 def test_a_run_without_values_has_a_table_and_no_picture(facts):
     shown = trials.view(facts(None, None), "x")
-    assert (len(shown.rows), shown.charts) == (3, ())
+    assert (len(shown.rows), shown.parallel, shown.charts) == (3, None, ())
 
 
 def test_the_value_of_a_secret_is_no_parameter_of_the_page(tmp_path, monkeypatch):

@@ -156,11 +156,29 @@ def remarks(*results, **fields):
     return "\n".join(report.remarks(make_sweep(*results, **fields)))
 
 
-def test_the_remarks_name_the_base_and_what_was_measured():
-    found = remarks(measured(1, 1, 10.0), measured(2, 1, 10.1), synchronous=True)
+def thrice(ps, workers, steps_per_s, **fields):
+    return [
+        measured(ps, workers, steps_per_s * factor, repeat=repeat, **fields)
+        for repeat, factor in enumerate((0.99, 1.0, 1.01), 1)
+    ]
+
+
+def test_the_remarks_name_the_base_and_what_was_measured_to_differ():
+    found = remarks(*thrice(1, 1, 10.0), *thrice(2, 1, 10.1), *thrice(1, 2, 9.0), synchronous=True)
     assert found.startswith(
         "speed-up over 1 ps, 1 worker, in batches: a step takes one from every worker\n"
     )
+    assert "with 1 ps: 2 workers after 1: faster\n" in found
+    assert found.endswith("for 1 worker: no difference measured between 1 and 2 ps")
+    found = remarks(*thrice(1, 2, 10.0), *thrice(2, 2, 14.0), *thrice(3, 2, 14.1))
+    assert "for 2 workers: 2 ps are enough (" in found
+
+
+def test_cells_with_few_runs_are_said_to_be_not_compared():
+    assert "a cell with fewer than 3 runs is not compared: raise --repeats" in remarks(
+        measured(1, 1, 10.0), measured(2, 1, 20.0)
+    )
+    assert "not compared" not in remarks(*thrice(1, 1, 10.0))
 
 
 def test_steps_that_were_read_from_a_log_are_said_so():
