@@ -41,7 +41,7 @@ nvidia.SAMPLE_CPU_SHARE = 1.0
 history.EVERY_S, history.TICK_S = 0.1, 0.05
 heartbeat.INTERVAL_S, turn.POLL_S, turn.BEHIND_POLL_S = 0.05, 0.2, 0.2
 heartbeat.QUEUED_INTERVAL_S = membership.QUEUED_INTERVAL_S = 0.5
-termination.PS_MARGIN_S = 60.0
+termination.PS_MARGIN_S, termination.REFUSED_S = 60.0, 0.5
 inherited = [lock.acquire(task_dir), *leases.acquire(lease.split())]
 supervise.supervise(task_dir, os.dup(1), *inherited)
 """

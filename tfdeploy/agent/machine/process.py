@@ -18,6 +18,7 @@ from ...shared import filesystem
 from . import listeners
 
 MARK = "TFDEPLOY_TASK"
+PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
 KILL_WAIT_S = 5.0
 DUMP_WAIT_S = 3.0
 POLL_S = 0.05
@@ -90,6 +91,14 @@ def dump_stacks(value: str, leader: Optional[int]) -> None:
     deadline = time.monotonic() + DUMP_WAIT_S
     while task_processes(value, leader) and time.monotonic() < deadline:
         time.sleep(POLL_S)
+
+
+def adopt_orphans(adopts: bool) -> None:
+    """Let processes whose parent has ended become children of this process instead of init's, if
+    it is an ancestor of theirs, so that all that a task leaves behind can be found."""
+    import ctypes  # most of the agent's verbs do not need it
+
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts))
 
 
 def port_holder(port: int, likely: Optional[int] = None) -> Optional[int]:

@@ -18,7 +18,7 @@ from ..refusal import Refusal
 from . import places, resources
 
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
+    from typing import Callable, Dict, List, Optional, Tuple
 
     from ..machine.leases import Holder
     from .places import Place
@@ -36,11 +36,7 @@ def explain(launch: Launch) -> str:
     titles = {name: "GPU {}".format(gpu) for gpu, name in resources.gpus_of(launch).items()}
     reason = _reason(own, waiting, titles)
     if reason == NEXT:
-        try:
-            taken = [refusal.message for refusal in resources.taken(launch)]
-        except Refusal as refusal:  # nvidia-smi hangs
-            taken = [refusal.message]
-        return (taken or [NEXT])[0]
+        return _next(lambda: resources.taken(launch))
     if places.is_first(own):
         return reason
     return "; ".join(filter(None, [reason, _taken(own, waiting, titles)]))
@@ -61,10 +57,27 @@ def list_queue() -> HostQueue:
             priority=own[0].priority,
             submitted=own[0].submitted,
             age_s=held[own[0]].age_s,
-            reason=_reason(own, [*held], titles),
+            reason=_reason_of_run(own, [*held], titles),
         )
         for own in by_run.values()
     ])  # fmt: skip
+
+
+def _reason_of_run(own: List[Place], waiting: List[Place], titles: Dict[str, str]) -> str:
+    """Return why a run has not started, as far as its places say it, and who uses its GPUs."""
+    reason = _reason(own, waiting, titles)
+    if reason != NEXT:
+        return reason
+    return _next(lambda: resources.foreign_use([place.resource for place in own]))
+
+
+def _next(find: Callable[[], List[Refusal]]) -> str:
+    """Return why the first one has not started, if `find` returns refusals."""
+    try:
+        refused = find()
+    except Refusal as refusal:  # nvidia-smi hangs
+        return refusal.message
+    return refused[0].message if refused else NEXT
 
 
 def move(project: str, run: str, task: str, priority: int) -> Done:

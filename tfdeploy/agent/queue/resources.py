@@ -97,6 +97,13 @@ def taken(launch: Launch) -> List[Refusal]:
     return [*refused, *(gpus.refusals(gpu_need([launch]), gpus_of(launch)) if launch.gpus else [])]
 
 
+def foreign_use(names: List[str]) -> List[Refusal]:
+    """Return which of the GPUs with these leases processes without a lease use. Raises Refusal if
+    nvidia-smi hangs."""
+    wanted = {gpu: name for gpu, name in vendors.resources().items() if name in names}
+    return [*gpus.foreign_use(wanted).values()] if wanted else []
+
+
 def require_free(port: int, task: str) -> None:
     """Raise Refusal if a run has the lease of a port, or a program uses it."""
     holder = leases.holder(port_name(port))

@@ -23,6 +23,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from ...shared import records
 from ...shared.records import Launch, TaskState, is_url
 from .. import paths
+from ..machine import process
 from . import run_summary
 
 LIMIT_S = 30.0
@@ -58,7 +59,11 @@ def start_sending(
 def start_sending_slow(launch: Launch, task_dir: str, host: str, reason: str) -> None:
     """Start the process that says what is slow on a host of a run; as `start_sending`."""
     document = run_summary.slow_document(launch, host, reason)
-    _start_process(launch, task_dir, launch.notify.targets("on_slow"), document)
+    process.adopt_orphans(False)  # or else it would end with the task's processes
+    try:
+        _start_process(launch, task_dir, launch.notify.targets("on_slow"), document)
+    finally:
+        process.adopt_orphans(True)
 
 
 def _start_process(
@@ -80,8 +85,8 @@ def _start_process(
             env=env,
             cwd="/",
             start_new_session=True,
-            preexec_fn=_unblock_signals,
-        )
+            preexec_fn=_leave_parent,
+        ).wait()
     finally:
         os.close(order)
 
@@ -227,6 +232,13 @@ def _memory_file(data: bytes) -> int:
     os.write(descriptor, data)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def _leave_parent() -> None:
+    """Go on in a child of this process, which ends: a supervisor's child is one of its task's."""
+    _unblock_signals()
+    if os.fork():
+        os._exit(0)
 
 
 def _unblock_signals() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
@@ -20,8 +19,6 @@ from ..supervision.supervisor import Supervisor, print_to_log
 from ..supervision.trials.slot import SlotSupervisor
 from ..supervision.watch import SIGNALS
 from . import detach
-
-PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
 
 
 def supervise(task_dir: str, *descriptors: Union[int, str]) -> None:
@@ -45,9 +42,7 @@ def supervise(task_dir: str, *descriptors: Union[int, str]) -> None:
             with suppress(OSError):  # training continues without
                 states = paths.history(launch.project, launch.run, launch.task)
                 history.record_versions(states, versions.installed(launch))
-            # Processes that the task leaves behind become children of the supervisor instead of
-            # init's, so that all of them can be found.
-            ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+            process.adopt_orphans(True)
             supervisor.record_pace()
             if launch.max_duration_s is not None:
                 places.announce_end(time.time() + launch.max_duration_s)

@@ -215,7 +215,9 @@ class HeartbeatClient:
     `answer` is the server's last answer, with the lists of an earlier one if they have not changed,
     and `acknowledged` the report that it answers, which has changed at `changed_at`.
     `answered_at` is when it arrived, and `ended_at` when an answer first said that the run has
-    ended, on this host's monotonic clock. `get_report` returns the body of the current report.
+    ended, on this host's monotonic clock. `refused_s` is for how long the chief's host, which has
+    answered before, has refused each connection: nobody listens there any more. A host that is away
+    does not refuse. `get_report` returns the body of the current report.
     `on_news` is called after an answer that differs from the one before.
     """
 
@@ -231,6 +233,8 @@ class HeartbeatClient:
         self.answered_at = time.monotonic()
         self.ended_at: Optional[float] = None
         self.changed_at = self.answered_at
+        self.refused_s = 0.0
+        self._refused_at: Optional[float] = None
         self._get_report = get_report
         self._on_news = on_news
         self._wake_up = threading.Event()
@@ -248,8 +252,10 @@ class HeartbeatClient:
             try:
                 report = self._get_report()
                 self.answer = {**self._lists(), **self._request(report)}
-            except (OSError, signing.Untrusted):  # the chief may have ended before this task
+            except (OSError, signing.Untrusted) as error:  # the chief may have ended before
+                self._count_refusals(isinstance(error, ConnectionRefusedError) and bool(last))
                 return False
+            self._count_refusals(False)
             self.answered_at = time.monotonic()
             if report != self.acknowledged:
                 self.changed_at = self.answered_at
@@ -259,6 +265,12 @@ class HeartbeatClient:
             if self.answer != last:
                 self._on_news()
             return True
+
+    def _count_refusals(self, is_refused: bool) -> None:
+        now = time.monotonic()
+        since = now if self._refused_at is None else self._refused_at
+        self._refused_at = since if is_refused else None
+        self.refused_s = now - since if is_refused else 0.0
 
     def _request(self, report: Body) -> Body:
         known, seen = self.answer.get("lists", ""), self.answer.get("seen", "")

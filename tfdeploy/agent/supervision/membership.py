@@ -200,8 +200,11 @@ class ChiefMembership:
             for task, last in received.items()
         }
         age_s = now - self._started_at
+        # One that has succeeded would not meet the others again.
+        is_whole = all(last.state != SUCCEEDED for last in received.values())
         for task, last in received.items():
-            self.rounds.hear(last.lost_round, task)
+            if is_whole:
+                self.rounds.hear(last.lost_round, task)
             if last.stops_run:
                 return termination.reported_stop(task, silent=last.silent)
         launch = self._queued if self._get_state().state == QUEUED else self._launch
@@ -403,6 +406,7 @@ class OtherMembership:
             now - client.answered_at,
             ended_s,
             now - self._started_at,
+            client.refused_s,
         )
 
     def progress_count(self) -> Optional[int]:

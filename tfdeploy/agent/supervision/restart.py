@@ -57,6 +57,7 @@ class Exit(Record):
     the code, and `exception` is the one that ended it, if it is known. `final` means that a restart
     cannot help. `error` is the one of PEER_ERRORS that ended it, or "". `failed_task` is another
     task that has failed permanently, with its reason in `why_failed`; "" if there is none.
+    `together` means that all tasks that meet start again.
     """
 
     code: int
@@ -68,6 +69,7 @@ class Exit(Record):
     why_failed: str = ""
     detail: str = ""
     exception: str = ""
+    together: bool = False
 
 
 class Decision(Record):
@@ -217,7 +219,7 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
     """Return why the task is not restarted, as the end of a sentence; None if it is."""
     if ended.final:
         return ""
-    if not any(attempt.ready for attempt in history):
+    if not (ended.together or any(attempt.ready for attempt in history)):
         return "" if ended.reason else ", before it was ever READY"
     if not ended.reason and not _is_retried(policy.exits, ended):
         return ", which is not retried"

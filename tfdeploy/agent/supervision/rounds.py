@@ -7,7 +7,7 @@ sometimes for thirty. So when one has to be restarted, all are, in the run's nex
 from __future__ import annotations
 
 from ...shared import TYPE_CHECKING
-from ...shared.records import BACKOFF, RENDEZVOUS
+from ...shared.records import BACKOFF
 from .termination import Order
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Rounds:
     def __init__(self, launch: Launch) -> None:
         self.newest, self.lost, self.begun = 0, "", 0
         self._task = launch.task
-        self._meets = launch.ready == RENDEZVOUS
+        self._meets = launch.master_port is not None
         self._own = 0  # the round of the task's current attempt
 
     def hear(self, number: int, lost: str) -> None:

@@ -122,12 +122,13 @@ class Supervisor:
         order = self._order = self._watch(child)
         if order is None:
             return self._exit_by_itself(child), ""
-        if order.state == BACKOFF and not self.membership.rounds.order():
+        together = order.state == BACKOFF and self.membership.rounds.order() is not None
+        if order.state == BACKOFF and not together:
             process.dump_stacks(self.mark, child.pid)
         self._end_all(child.pid)
         stopped = order.state == records.STOPPED
         is_final = order.state == FAILED or self.membership.run_has_ended()
-        outcome = Exit(child.wait(), stopped, order.reason, final=is_final)
+        outcome = Exit(child.wait(), stopped, order.reason, final=is_final, together=together)
         return outcome, order.cause
 
     def _start_process(self) -> subprocess.Popen:  # type: ignore[type-arg]
@@ -173,7 +174,7 @@ class Supervisor:
         is_final, (failed, why) = self.membership.run_has_ended(), self.membership.failed_task()
         together = self.membership.rounds.order()
         if together:  # it noticed the loss itself
-            return Exit(code, reason=together.reason, final=is_final)
+            return Exit(code, reason=together.reason, final=is_final, together=True)
         if code < 0:
             return Exit(code, final=is_final, detail=self._memory_detail(code))
         tail, count = self.log.tail, self.membership.progress_count

@@ -12,6 +12,8 @@ from ..machine.leases import format_age
 # After this time a worker has ended by itself, or will not. A ps must outlive the workers (see
 # runs/stop.py).
 PS_MARGIN_S = 3.0
+# No supervisor listens again once it was killed. A firewall that is loaded again refuses for less.
+REFUSED_S = 60.0
 IDLE = "its GPUs were idle for {} (" + IDLE_KEY + ")"
 RUN_ENDED = "the run has ended: {} {}"
 
@@ -75,12 +77,13 @@ def other_order(
     silent_s: float,
     ended_s: Optional[float],
     age_s: float = 0.0,
+    refused_s: float = 0.0,
 ) -> Optional[Order]:
     """Return the order for a task other than the chief, or None while it may continue.
 
     `answer` is the last answer of the chief's supervisor, `silent_s` seconds ago. `ended_s` is how
     long ago it first answered that the chief has ended; None before that. `age_s` is the age of the
-    run.
+    run, `refused_s` for how long the chief's host has refused connections.
     """
     chief = launch.heartbeat.chief
     if ended_s is not None:
@@ -91,8 +94,10 @@ def other_order(
             has_succeeded = answer["ended"]["state"] == SUCCEEDED
             return _duration_order(launch, age_s) if has_succeeded else None
         return end_order(chief, answer)
-    if silent_s > launch.heartbeat.orphan_timeout_s:
-        return Order("no message from {} for {:.0f} s".format(chief, silent_s), cause=chief)
+    is_gone = refused_s > REFUSED_S
+    if is_gone or silent_s > launch.heartbeat.orphan_timeout_s:
+        why = ": its supervisor is gone" if is_gone else ""
+        return Order("no message from {} for {:.0f} s{}".format(chief, silent_s, why), cause=chief)
     return None
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from typing import Callable, Dict, List, Optional, Tuple
 
 from ...shared import records
@@ -236,11 +237,9 @@ def _reap_orphans(child: int) -> None:
 
     They are children of the supervisor, and would stay zombies as long as it runs.
     """
-    while True:
-        try:
+    with suppress(ChildProcessError):  # none is left, or another thread has waited for it
+        while True:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return
-        if ended is None or ended.si_pid == child:
-            return
-        os.waitpid(ended.si_pid, os.WNOHANG)
+            if ended is None or ended.si_pid == child:
+                return
+            os.waitpid(ended.si_pid, os.WNOHANG)

@@ -16,6 +16,8 @@ from support.refusals import start_refusal
 
 from tfdeploy.agent.machine import gpus, leases
 from tfdeploy.agent.machine.devices import nvidia, vendors
+from tfdeploy.agent.queue import places, report
+from tfdeploy.agent.queue.places import Place
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import start
 from tfdeploy.shared.records import GpuNeed
@@ -90,6 +92,15 @@ def test_a_gpu_of_a_foreign_process_is_taken_and_the_process_is_named(provide, s
         message,
     )
     assert without_age(start_refusal(gpus=[1])[0]) == without_age(message)
+
+
+def test_the_queue_names_the_foreign_process_that_a_run_waits_for(provide, stranger):
+    stub = provide(2)
+    stub.use(1, stranger, mib=71680)
+    held = places.enter([Place(stub.resource(gpu), 99, 1, "waits", "worker:0") for gpu in (0, 1)])
+    [waiting] = [run for run in report.list_queue().runs if run.run == "waits"]
+    leases.release(held)
+    assert without_age(waiting.reason) == without_age(refusal([1]))
 
 
 def test_a_gpu_of_a_foreign_process_is_used_if_it_is_shared(provide, stranger):

@@ -6,13 +6,17 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from support.builders import end_processes, make_launch, start_python
 from support.sshd import alive
 from support.waiting import until
 from support.webhook import BROKEN, REDIRECT, SLOW, webhook
 
 from tfdeploy.agent.reports import notify
+from tfdeploy.shared import records
+from tfdeploy.shared.records import Notification
 
 DOCUMENT = json.dumps({"text": "p: run r succeeded after 1s"}).encode()
 SAVE = "import os, pathlib, sys; pathlib.Path('got').write_text(sys.stdin.read())"
@@ -117,3 +121,41 @@ def test_a_url_that_never_answers_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(notify, "LIMIT_S", 1.0)
     with webhook() as server, pytest.raises(notify.NotSent, match=r"^no answer within 1 s$"):
         send([server.url + SLOW], tmp_path)
+
+
+SLOW_HOST = """
+import os, sys, time
+package, sys.argv[0], folder = sys.argv[1:]
+sys.path.insert(0, package)
+from tfdeploy.agent.machine import process
+from tfdeploy.agent.reports import notify
+from tfdeploy.shared import records
+process.adopt_orphans(True)
+launch = records.load(records.Launch, folder + "/launch.json")
+notify.start_sending_slow(launch, folder, "a", "b is slow")
+while not os.path.exists(folder + "/sends"):
+    time.sleep(0.01)
+print(process.end_all("p/r/worker:0", None, 5.0, os.getpid()))
+"""
+# Stands for the agent that sends.
+SENDS = """
+import pathlib, sys, time
+folder = pathlib.Path(sys.argv[2])
+(folder / "sends").touch()
+while not (folder / "go").exists():
+    time.sleep(0.01)
+(folder / "sent").touch()
+"""
+
+
+def test_a_message_about_a_slow_host_is_sent_though_the_task_ends_meanwhile(tmp_path):
+    agent = tmp_path / "agent.py"
+    agent.write_text(SENDS)
+    launch = make_launch(notify=Notification(on_slow=["mail"]))
+    records.write(os.fspath(tmp_path / "launch.json"), records.to_json(launch))
+    package = os.fspath(Path(__file__).parents[4])
+    supervisor = start_python(SLOW_HOST, package, os.fspath(agent), os.fspath(tmp_path))
+    end_processes([supervisor])
+    assert supervisor.first_line == "[]"
+    (tmp_path / "go").touch()
+    until((tmp_path / "sent").exists, "the message")

@@ -13,7 +13,6 @@ from support.ports import free_port
 
 from integration.agent.supervised_task import RUN_FOREVER
 from tfdeploy.agent.machine import leases
-from tfdeploy.shared.protocol.record import replace
 
 CRASH = "become_ready(); sys.exit(7)"
 NEVER = make_policy(attempts=0, exits=[7])
@@ -204,28 +203,23 @@ def test_a_task_without_messages_from_the_chief_stops(run, name):
     assert (task.state.cause, task.is_alive()) == ("worker:0", False)
 
 
+def test_the_others_stop_soon_when_the_chiefs_supervisor_is_killed_and_its_host_lives(run):
+    ps, worker, chief = run(WAIT + "time.sleep(600)")
+    assert all(task.reaches("READY") for task in (ps, worker, chief))
+    chief.kill()
+    for task in (ps, worker):
+        assert task.reaches("STOPPED")
+        gone = r"no message from worker:0 for \d+ s: its supervisor is gone, "
+        assert re.match(gone, task.state.reason)
+        assert task.state.cause == "worker:0"
+
+
 @pytest.mark.slow
 def test_a_chief_without_messages_from_its_ps_fails(run):
     (chief,) = run(RUN_FOREVER, ps=None, worker=None, heartbeat={"orphan_timeout_s": 0.8})
     ((state, reason, cause),) = wait_for_ends([chief])
     assert (state, cause) == ("FAILED", "ps:0")
     assert re.fullmatch(r"no message from ps:0 for \d+ s", reason)
-
-
-@pytest.mark.slow
-def test_the_others_stop_when_the_chiefs_supervisor_is_killed(supervise):
-    settings = make_heartbeat_settings(port=free_port(), secret=os.urandom(8).hex())
-    chief = supervise(RUN_FOREVER, heartbeat=settings)
-    # They start when the chief answers, so that a slow start does not count as its silence.
-    settings = replace(settings, orphan_timeout_s=3.0)
-    others = [
-        supervise(RUN_FOREVER, job=job, index=index, heartbeat=settings)
-        for job, index in (("ps", 0), ("worker", 1))
-    ]
-    assert all(task.reaches("READY") for task in (chief, *others))
-    chief.process.kill()
-    assert all(task.reaches("STOPPED") for task in others)
-    assert {task.state.cause for task in others} == {"worker:0"}
 
 
 # Leaving the run

@@ -154,7 +154,6 @@ def test_ready_port_needs_only_a_listener(supervise):
     assert run_alone(supervise, listen, ready="port").reaches("READY")
 
 
-WORKERS = ["worker:0", "worker:1"]
 LISTEN = "listener = socket.create_server(('', int(os.environ['PORT'])))\n"
 
 
@@ -186,8 +185,12 @@ def test_a_task_that_meets_nobody_is_ready_after_ready_timeout_s_and_says_so(sup
     assert task.state.reason == "it has not met worker:0 at its port within 0.3 s"
 
 
-def test_tasks_that_met_start_again_together_when_one_is_lost(supervise):
-    port = free_port()
+@pytest.fixture
+def meet(supervise):
+    """Return a function that starts one of three tasks that meet: the chief, worker:0, listens, and
+    each other one runs `before`, connects, and then runs `after`."""
+    port, tasks = free_port(), ["worker:0", "worker:1", "worker:2"]
+    heartbeat = {"port": free_port(), "secret": secrets.token_hex(8), "tasks": tasks}
     connect = f"""
 while True:
     try:
@@ -196,10 +199,18 @@ while True:
     except OSError:
         time.sleep(0.05)
 """
-    heartbeat = {"port": free_port(), "secret": secrets.token_hex(8), "tasks": WORKERS}
-    common = {"master_port": port, "policy": SOON, "heartbeat": heartbeat}
-    chief = meeting(supervise, LISTEN + RUN_UNTIL_LET_END, port=port, **common)
-    other = meeting(supervise, connect + RUN_UNTIL_LET_END, index=1, **common)
+
+    def start(index, before="", after=RUN_UNTIL_LET_END):
+        code = before + (connect if index else LISTEN) + after
+        own = {} if index else {"port": port}
+        common = {"master_port": port, "policy": SOON, "heartbeat": heartbeat}
+        return meeting(supervise, code, index=index, **own, **common)
+
+    return start
+
+
+def test_tasks_that_met_start_again_together_when_one_is_lost(meet):
+    chief, other = meet(0), meet(1)
     assert chief.reaches("READY") and other.reaches("READY")
     os.kill(other.state.pid, signal.SIGKILL)
     for task in (chief, other):  # the chief's process itself notices nothing
@@ -213,6 +224,27 @@ while True:
     assert other.state.reason == (
         "worker:0 was lost, and all start again together; restart 2 of 10"
     )
+
+
+def test_a_task_that_has_not_met_the_others_yet_starts_again_with_them(meet):
+    chief, other = meet(0), meet(1)
+    late = meet(2, before="while not os.path.exists('go'): time.sleep(0.01)\n")
+    assert chief.reaches("READY") and other.reaches("READY") and late.reaches("RUNNING")
+    os.kill(other.state.pid, signal.SIGKILL)
+    assert late.reaches("BACKOFF")
+    Path(paths.work(late.task_dir), "go").touch()
+    for task in (chief, other, late):
+        assert task.reaches("READY", restarts=1)
+
+
+def test_the_others_are_not_restarted_for_a_loss_after_one_has_succeeded(meet):
+    """That one would not meet them again."""
+    chief, other, short = meet(0), meet(1), meet(2, after="wait_until('READY', 'worker-2')")
+    assert chief.reaches("READY") and other.reaches("READY") and short.reaches("SUCCEEDED")
+    os.kill(other.state.pid, signal.SIGKILL)
+    assert other.reaches("READY", restarts=1)
+    chief.let_end()
+    assert chief.reaches("SUCCEEDED", restarts=0)
 
 
 def test_a_port_opened_by_another_process_does_not_make_a_task_ready(supervise):

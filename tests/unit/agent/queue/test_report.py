@@ -23,6 +23,7 @@ def gpus(monkeypatch):
     """The resources of four GPUs that nvidia-smi lists, and that no other test uses."""
     names = {index: f"gpu/GPU-{secrets.token_hex(4)}" for index in range(4)}
     monkeypatch.setattr(vendors, "resources", lambda: names)
+    monkeypatch.setattr(vendors, "look", list)  # no other program uses them
     return names
 
 

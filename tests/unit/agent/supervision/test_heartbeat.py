@@ -81,6 +81,17 @@ def test_a_report_is_stored_and_answered():
         assert stored(server, "worker:1") == ("", "")
 
 
+def test_a_client_knows_for_how_long_a_host_that_has_answered_refuses(start_client):
+    with heartbeat_server() as (_, settings):
+        client = start_client(settings, lambda: report_of("ps:0"))
+        assert client.send()
+    assert eventually(lambda: client.refused_s > 0.1)
+    with socket.create_server(("", settings.port)):
+        assert eventually(lambda: client.refused_s == 0.0)
+    early = start_client(replace(settings, port=free_port()), lambda: report_of("ps:0"))
+    assert [early.send(), early.send(), early.refused_s] == [False, False, 0.0]
+
+
 def test_the_addresses_that_hosts_report_are_passed_on():
     with heartbeat_server() as (server, settings):
         server.set_own_sources(["192.0.2.1"])

@@ -7,8 +7,8 @@ from support.builders import make_launch
 from tfdeploy.agent.supervision.rounds import Rounds
 
 
-def make_rounds(index, ready="rendezvous"):
-    rounds = Rounds(make_launch(index=index, ready=ready))
+def make_rounds(index, master_port=29500):
+    rounds = Rounds(make_launch(index=index, ready="rendezvous", master_port=master_port))
     rounds.start_attempt()
     return rounds
 
@@ -44,7 +44,7 @@ def test_the_loss_of_an_attempt_of_an_older_round_begins_no_other():
 
 
 def test_tasks_that_do_not_meet_are_restarted_alone():
-    rounds = make_rounds(1, ready="server")
+    rounds = make_rounds(1, master_port=None)
     rounds.lose_attempt()
     assert rounds.begun == 0
     rounds.hear(1, "worker:0")
