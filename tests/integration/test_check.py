@@ -315,7 +315,7 @@ def test_a_missing_gpu_that_no_task_uses_is_only_a_note(local, gpus, tmp_path):
     hosts = _hosts_that_see([0, 1], local, tmp_path, gpus=[0, 1, 5])
     document = check(local.project(hosts=hosts))
     assert document["errors"] == []
-    assert any(n.startswith("here: hosts.toml lists GPU 5, but nvid") for n in document["notes"])
+    assert any(n.startswith("here: hosts.toml lists GPU 5, but it has") for n in document["notes"])
 
 
 def test_gpus_that_hosts_toml_does_not_list_are_noted(local, gpus, tmp_path):

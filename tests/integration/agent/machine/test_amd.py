@@ -91,7 +91,7 @@ def test_without_rocm_or_with_nvidia_smi_they_do_not_count(sysfs):
     assert vendors.resources() == {}
 
 
-def test_a_gpu_that_a_foreign_process_uses_is_taken_and_named_with_its_user(sysfs):
+def test_a_gpu_that_a_foreign_process_uses_is_taken_and_named_with_its_user(sysfs, root):
     use(sysfs, os.getpid(), _4002=3 << 30, _4003=30 << 20, _4010=0)
     own = gpus.acquire(GpuNeed([0, 1, 2], 1), vendors.resources(), {})
     leases.release([*own.values()])

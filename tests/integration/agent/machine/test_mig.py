@@ -119,7 +119,7 @@ def test_names_of_older_drivers_are_listed():
     leases.release(leases.acquire([found.resource]))
 
 
-def test_an_instance_that_a_foreign_process_uses_is_not_given(divided):
+def test_an_instance_that_a_foreign_process_uses_is_not_given(divided, root):
     divided((1, 0, os.getpid(), "C", "python3", "286 MiB"), (9, 0, 1, "G", "Xorg", "4 MiB"))
     need = GpuNeed([0, 1, 2], 1)
     own = gpus.acquire(need, vendors.resources(), {})

@@ -1,4 +1,4 @@
-"""A start that arrives twice starts its tasks once, and both arrivals get the same answer."""
+"""A start reports what follows, and a late one starts nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import secrets
 import subprocess
 import sys
 from contextlib import closing
-from threading import Barrier, Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -112,17 +111,6 @@ def test_a_start_reports_what_follows_until_the_next_request(here):
     assert eventually(lambda: here.starts.stat().st_size == 2)
 
 
-def test_a_start_that_arrives_again_is_answered_and_starts_nothing(here):
-    request = here.request()
-    first = answer(here, request)
-    assert isinstance(first, Started)
-    assert eventually(lambda: here.starts.stat().st_size == 2)
-    assert answer(here, request) == first
-    here.stop()
-    assert answer(here, request) == first  # long delayed by the network
-    assert here.starts.stat().st_size == 2
-
-
 def test_the_next_start_of_the_run_is_another_one(here):
     answer(here, here.request())
     assert eventually(lambda: here.starts.stat().st_size == 2)
@@ -131,31 +119,6 @@ def test_the_next_start_of_the_run_is_another_one(here):
     here.stop()
     assert isinstance(answer(here, here.request(starts=2)), Started)
     assert eventually(lambda: here.starts.stat().st_size == 4)
-
-
-def test_a_start_that_arrives_several_times_at_once_starts_once(here):
-    request, answers = here.request(), []
-    together = Barrier(4)
-
-    def ask() -> None:
-        agent = here.agent()
-        agent.ask(Ports(1))  # its process waits for the next request
-        stream = agent.stream(request)
-        together.wait()
-        try:
-            answers.append(stream.open())
-        except AgentError as refused:
-            answers.append(refused)
-        stream.close()
-
-    threads = [Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [type(each) for each in answers] == [Started] * 4, answers
-    assert eventually(lambda: here.starts.stat().st_size == 2)
-    assert answers == [answers[0]] * 4
 
 
 def test_a_start_of_a_controller_that_has_hung_up_starts_nothing(here):
