@@ -6,6 +6,7 @@ import os
 import queue
 import re
 import subprocess
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,12 @@ from support.waiting import STILL_S, until
 from tfdeploy import run as runs
 from tfdeploy.commands import collect as steps
 from tfdeploy.commands.following.background_collect import BackgroundCollector
-from tfdeploy.errors import RunError, TransferFailed
+from tfdeploy.errors import Cancelled, TransferFailed
 from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.results import fetch
+from tfdeploy.results.run_folder import WAITS
+from tfdeploy.shared import parallel
 
 pytestmark = pytest.mark.slow
 
@@ -144,9 +147,9 @@ def ignore(_):
 
 
 @contextmanager
-def another_process_collects(folder):
-    """Hold the lock that a collect holds, from another process."""
-    lock = ["flock", folder / ".collecting", "sh", "-c", "echo locked; cat"]
+def another_process_collects(folder, lock):
+    """Hold a lock that a collect holds, from another process."""
+    lock = ["flock", folder / lock, "sh", "-c", "echo locked; cat"]
     with subprocess.Popen(lock, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"locked\n"
         yield
@@ -154,15 +157,32 @@ def another_process_collects(folder):
 
 
 @LOCAL_ONLY
-def test_a_second_collect_at_the_same_time_is_refused(world):
+@pytest.mark.parametrize("lock", [".collecting", ".collecting-events"])
+def test_a_second_collect_says_that_it_waits_until_the_first_has_finished(world, lock):
     project = training(world, "--hold")
     run = runs.load(project.folder / "hosts.toml")
+    with Fleet(run.inventory) as fleet:
+        with another_process_collects(project.run_folder, lock):
+            second = parallel.begin(lambda: steps.collect(fleet, run))
+            until(lambda: f"controller: {WAITS}" in fleet.transfers.lines(), "what it waits for")
+            assert not (project.run_folder / "checkpoints").exists()
+        assert [fetched.name for fetched in second().checkpoints] == ["model.ckpt-1"]
+        assert not fleet.transfers.lines()
+
+
+@LOCAL_ONLY
+def test_a_collect_that_waits_for_another_one_can_be_cancelled(world):
+    project = training(world, "--hold")
+    run, cancel = runs.load(project.folder / "hosts.toml"), threading.Event()
     with (
-        another_process_collects(project.run_folder),
-        Fleet(run.inventory) as fleet,
-        pytest.raises(RunError, match=r"another collect of run .* is running"),
+        another_process_collects(project.run_folder, ".collecting"),
+        Fleet(run.inventory, cancel=cancel) as fleet,
     ):
-        steps.collect_checkpoint(fleet, run)
+        second = parallel.begin(lambda: steps.collect(fleet, run))
+        until(fleet.transfers.lines, "that it waits")
+        cancel.set()
+        with pytest.raises(Cancelled):
+            second()
 
 
 # What a host may have, by accident or by malice

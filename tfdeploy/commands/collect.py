@@ -23,7 +23,7 @@ from tfdeploy.results.checkpoints import (
 )
 from tfdeploy.results.merged import merge_outputs
 from tfdeploy.results.outputs import Outputs, fetch_outputs
-from tfdeploy.results.run_folder import disk_errors, exclusive, exclusive_events
+from tfdeploy.results.run_folder import EVENTS, disk_errors, exclusive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -109,8 +109,8 @@ def collect_reachable(
     """Fetch the chief's newest good checkpoint (or `every` one), outputs, events and all logs.
 
     `tasks` and `on` are as in planning/plan.py (empty: all tasks). Hosts that can't be
-    reached are among the result's errors. Raises RunError if another collect of this run is
-    running.
+    reached are among the result's errors. It waits while another command fetches results of the
+    run.
 
     Of a run of trials it fetches the best one, and the scalars of the others; or with `every` all.
     """
@@ -134,7 +134,7 @@ def collect_reachable(
             ],
         )
 
-    with exclusive(run), exclusive_events(run):
+    with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
         outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
         unmerged = merge_outputs(run)
     fetched = [each for each in outcomes.values() if isinstance(each, HostResults)]
@@ -156,25 +156,25 @@ def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
         placements = run.plan.placements_on(agent.host)
         _fetch(agent, [*_events(agent, run, placements), _logs(agent, run, placements)])
 
-    with exclusive(run), exclusive_events(run):
+    with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
         fleet.each(run.plan.hosts, fetch)
 
 
 def collect_events(fleet: Fleet, run: Run) -> list[TfdeployError]:
-    """Fetch events only; return the errors of hosts. Raises Busy."""
+    """Fetch events only; return the errors of hosts."""
 
     def fetch(agent: Agent) -> None:
         _fetch(agent, _events(agent, run, run.plan.placements_on(agent.host)))
 
     hosts = (p.host for p in run.plan.placements if events_and_logs.has_events(run, p))
-    with exclusive_events(run):
+    with exclusive(run, fleet.transfers, EVENTS):
         return errors_of(fleet.outcomes(dict.fromkeys(hosts), fetch))
 
 
 def collect_checkpoint(fleet: Fleet, run: Run) -> CollectResult:
     """Fetch the chief's newest good checkpoint only. Raises as `collect` does."""
     agent = fleet.agents[run.plan.chief.host]
-    with exclusive(run), disk_errors(agent):
+    with exclusive(run, fleet.transfers), disk_errors(agent):
         return _result(run, _checkpoints(agent, run))
 
 
@@ -182,7 +182,7 @@ def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
     """Fetch the outputs of the chief only. Raises as `collect` does."""
     chief = run.plan.chief
     agent = fleet.agents[chief.host]
-    with exclusive(run), disk_errors(agent):
+    with exclusive(run, fleet.transfers), disk_errors(agent):
         return _result(run, _outputs(agent, run, chief))
 
 

@@ -118,7 +118,7 @@ def _resume_without(
 def finish(fleet: Fleet, run: Run, ended: RunEnd, *, every: bool = False) -> FinishedRun:
     """Stop what is left of a run, and collect from all hosts as `collect_reachable` does.
 
-    Raises RunError, after the failure of the run, if another collect of it is running.
+    Raises RunError, after the failure of the run, if its folder can't be locked.
     """
     stopped = stop_reachable(fleet, run, launched=run.launched)
     try:

@@ -282,21 +282,27 @@ class OwnFolder:
             os.close(top)
 
     @contextmanager
-    def locked(self, name: str, refusal: RunError, wait_s: float = 0.0) -> Iterator[None]:
+    def locked(
+        self,
+        name: str,
+        refusal: RunError | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> Iterator[None]:
         """Hold the lock of a file; the kernel releases it when the process ends.
 
-        The file is created, and keeps its content. Raises `refusal` if another process holds the
-        lock for `wait_s`, and RunError if the file can't be opened.
+        The file is created, and keeps its content. If another process holds the lock, raises
+        `refusal`, or without one waits for it; what `check` raises ends the wait. Raises RunError
+        if the file can't be opened.
         """
         try:
             file = self.update(name)
         except OSError as error:
             raise RunError(f"can't lock {error.filename or name}: {error.strerror}") from None
         with file:
-            deadline = time.monotonic() + wait_s
             while not _took_lock(file):
-                if time.monotonic() >= deadline:
+                if refusal:
                     raise refusal
+                check()
                 time.sleep(LOCK_POLL_S)
             yield
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfdeploy.errors import Cancelled
+from tfdeploy.shared import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,48 +36,37 @@ def call_each(
     Ctrl-C no call starts; those that run have INTERRUPT_WAIT_S to end and are then abandoned. The
     same holds when `check`, which is called every CHECK_S, raises.
     """
-    left = deque(enumerate(of))
-    done: dict[int, R] = {}
-    failed: dict[int, BaseException] = {}
-    exits: queue.SimpleQueue[None] = queue.SimpleQueue()
+    is_stopped = threading.Event()
+    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def work() -> None:
-        with suppress(IndexError):  # no value is left
-            while True:
-                place, one = left.popleft()
-                try:
-                    done[place] = do(one)
-                except BaseException as failure:
-                    failed[place] = failure
-        exits.put(None)
+    def call(one: T) -> R:
+        if is_stopped.is_set():
+            raise Cancelled("no call starts")
+        return do(one)
 
-    # Daemon threads: at its exit the interpreter waits for all others.
-    workers = [threading.Thread(target=work, daemon=True) for _ in range(min(threads, len(left)))]
-    exited = 0
+    def call_all() -> list[R]:
+        try:
+            return parallel.each(call, [*of], threads)
+        finally:
+            ended.put(None)
+
     try:
-        for thread in workers:
-            thread.start()
-        while exited < len(workers):
+        results = parallel.begin(call_all)
+        while True:
             check()
-            with suppress(queue.Empty):
-                exits.get(
-                    timeout=CHECK_S
-                )  # an interrupted Thread.join takes a live thread for dead
-                exited += 1
+            with suppress(queue.Empty):  # an interrupted Thread.join takes a live thread for dead
+                ended.get(timeout=CHECK_S)
+                break
     except BaseException:  # Ctrl-C, `check`, or no thread can be started
-        left.clear()
-        _wait(exits, sum(thread.ident is not None for thread in workers) - exited)
+        is_stopped.set()
+        _wait(ended)
         raise
-    for place in sorted(failed):
-        raise failed[place]
-    return [done[place] for place in sorted(done)]
+    return results()
 
 
-def _wait(exits: queue.SimpleQueue[None], threads: int) -> None:
-    deadline = time.monotonic() + INTERRUPT_WAIT_S
+def _wait(ended: queue.SimpleQueue[None]) -> None:
     with suppress(queue.Empty):
-        for _ in range(threads):
-            exits.get(timeout=max(0.0, deadline - time.monotonic()))
+        ended.get(timeout=INTERRUPT_WAIT_S)
 
 
 class Waiting(Generic[R]):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.run import Run
 
 
@@ -163,14 +164,11 @@ class Arrival:
         return sum(self._expected[name].size for name in names)
 
 
-def remove_checkpoint(run: Run, old: Checkpoint, newest: Checkpoint) -> None:
+def remove_checkpoint(run: Run, old: Checkpoint, newest: Checkpoint, transfers: Transfers) -> None:
     """Delete a checkpoint from the controller, its index first, so that TensorFlow never sees a
-    part of it. The state file then names `newest`.
-
-    Raises RunError if a collect is running, and OSError.
-    """
+    part of it. The state file then names `newest`. Raises OSError."""
     folder = run.open() / "checkpoints"
-    with exclusive(run):
+    with exclusive(run, transfers):
         for name in reversed(state_file.index_last(old.files)):
             folder.remove(name)
         write_state(folder, newest.name)

@@ -206,14 +206,14 @@ def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
     chief = old.plan.chief
     agent = fleet.agents.get(chief.host)
     if agent:
-        with exclusive(old), disk_errors(agent):
+        with exclusive(old, agent.transfers), disk_errors(agent):
             fetch_outputs(agent, old, chief)
 
 
 def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
     """Fetch a host's replicas of the old chief's files that are newer than the controller's."""
     request = {"project": old.inventory.project, "run": old.id}
-    with exclusive(old), disk_errors(agent):
+    with exclusive(old, agent.transfers), disk_errors(agent):
         units = parse_units(agent, agent.ask(ListReplicas(**request)).outputs)
         newer = [unit for unit in units if is_safe(unit) and not is_in_or_newer(unit, folder)]
         incoming = old.open() / f".incoming-outputs-{agent.host}"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -189,13 +190,10 @@ def list_outputs(agent: Agent, run: Run, placement: Placement) -> TaskOutputs:
     return agent.ask(ListOutputs(**task_request(run, placement)), HOLD_TIMEOUT_S)
 
 
-def remove_output(run: Run, output: Output) -> None:
-    """Delete a fetched file or folder from the controller.
-
-    Raises RunError if a collect is running, and OSError.
-    """
+def remove_output(run: Run, output: Output, transfers: Transfers) -> None:
+    """Delete a fetched file or folder from the controller. Raises OSError."""
     path = Path(output.folder, output.path).relative_to(run.folder)
-    with exclusive(run):
+    with exclusive(run, transfers):
         run.open().remove(path.as_posix())
 
 

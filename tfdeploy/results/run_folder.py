@@ -10,51 +10,41 @@ from __future__ import annotations
 import json
 import posixpath
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import RunError, TfdeployError, TransferFailed
+from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.shared import state_file
 from tfdeploy.shared.records import ENDED, MAX_HISTORY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
-EVENTS_WAIT_S = 120.0  # a host may fall silent in the middle of a file
+RESULTS, EVENTS = ".collecting", ".collecting-events"
+WAITS = "waiting until another command has fetched results of this run"
 _LOCKS: dict[Path, threading.Lock] = {}
 
 
-class Busy(RunError):
-    """Another process fetches the same results."""
-
-
-def exclusive(run: Run) -> AbstractContextManager[None]:
-    """Hold the lock of the run's results: two collects would write the same files.
-
-    Wait for another thread that holds it, such as one that a Cancelled has left to finish a fetch.
-    Raises Busy if another process holds it.
-    """
-    return _locked(run, ".collecting", 0.0)
-
-
-def exclusive_events(run: Run) -> AbstractContextManager[None]:
-    """Hold the lock of the run's events: `tensorboard` takes it every few seconds, for a moment, so
-    another process waits. Raises Busy after EVENTS_WAIT_S."""
-    return _locked(run, ".collecting-events", EVENTS_WAIT_S)
-
-
 @contextmanager
-def _locked(run: Run, name: str, wait_s: float) -> Iterator[None]:
-    refusal = Busy(f"another collect of run {run.id} is running", "wait until it has finished")
-    among_threads = _LOCKS.setdefault(run.folder / name, threading.Lock())
-    with among_threads, run.open().locked(name, refusal, wait_s):
+def exclusive(run: Run, transfers: Transfers, lock: str = RESULTS) -> Iterator[None]:
+    """Hold a lock of the run: two collects would write the same files. That of its EVENTS is held
+    by `tensorboard`, too, for a moment every few seconds.
+
+    Wait for another process that holds it, and for another thread, such as one that a Cancelled
+    has left to finish a fetch. `transfers` show that, and may end it.
+    """
+    among_threads = _LOCKS.setdefault(run.folder / lock, threading.Lock())
+    with ExitStack() as held:
+        with transfers.begin("controller", note=WAITS):
+            held.enter_context(among_threads)
+            held.enter_context(run.open().locked(lock, check=transfers.check))
         yield
 
 

@@ -69,10 +69,14 @@ def _raise(failure: BaseException) -> NoReturn:
 
 
 def _run(work: Callable[[], None], threads: int) -> None:
-    """Call `work` in this thread and in `threads - 1` others."""
+    """Call `work` in this thread and in `threads - 1` others, or as many as can be started."""
+    # Daemon threads: at its exit the interpreter waits for all others.
     others = [threading.Thread(target=work, daemon=True) for _ in range(threads - 1)]
-    for other in others:
-        other.start()
+    try:
+        for other in others:
+            other.start()
+    except RuntimeError:
+        others = [other for other in others if other.ident is not None]
     work()
     for other in others:
         other.join()

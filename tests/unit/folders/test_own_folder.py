@@ -206,7 +206,7 @@ def test_a_lock_that_is_soon_free_is_waited_for(folder):
     held.enter_context(folder.locked("lock", REFUSAL))
     release = Timer(0.2, held.close)
     release.start()
-    with folder.locked("lock", REFUSAL, wait_s=60.0):
+    with folder.locked("lock"):
         release.join()
 
 

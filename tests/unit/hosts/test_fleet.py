@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from support.builders import eventually, make_inventory
+from support.builders import make_inventory
 
 from tfdeploy.errors import AgentError, FleetError, Unreachable
 from tfdeploy.hosts import fleet, parallel
@@ -173,29 +173,3 @@ def test_a_call_interrupted_by_ctrl_c_ends_before_the_next_call_to_its_host(list
         two.outcomes(["gpu000", "gpu001"], start)
     two.outcomes(["gpu000", "gpu001"], stop)
     assert calls == ["stopped gpu001", "started", "stopped gpu000"]
-
-
-def test_when_no_thread_can_be_started_no_call_starts(monkeypatch):
-    done, started, start, wait = [], [], threading.Thread.start, parallel._wait
-    refused = threading.Event()
-
-    def few(thread):
-        if len(started) == 2:
-            raise RuntimeError("can't start new thread")
-        started.append(thread)
-        start(thread)
-
-    def do(one):
-        assert refused.wait(60)
-        done.append(one)
-
-    def end_and_wait(*args):
-        refused.set()
-        wait(*args)
-
-    monkeypatch.setattr(threading.Thread, "start", few)
-    monkeypatch.setattr(parallel, "_wait", end_and_wait)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        parallel.call_each(do, range(50), 8)
-    assert len(done) == len(started) == 2
-    assert eventually(lambda: not any(thread.is_alive() for thread in started))

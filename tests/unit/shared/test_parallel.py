@@ -58,3 +58,17 @@ def test_all_items_are_processed_before_the_first_failure_is_raised():
     with pytest.raises(ValueError, match="2"):
         parallel.each(call, range(6))
     assert sorted(called) == list(range(6))
+
+
+def test_all_items_are_processed_in_the_threads_that_can_be_started(monkeypatch):
+    started, start = [], threading.Thread.start
+
+    def few(thread):
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", few)
+    assert parallel.each(str, range(50), 8) == [str(number) for number in range(50)]
+    assert not any(thread.is_alive() for thread in started)

@@ -99,7 +99,7 @@ class BackgroundCollector:
         self._checkpoints = [*others, newest]
         while len(self._checkpoints) > self._run.inventory.training.keep_checkpoints:
             with suppress(TfdeployError, OSError):  # then it stays
-                remove_checkpoint(self._run, self._checkpoints[0], newest)
+                remove_checkpoint(self._run, self._checkpoints[0], newest, self._fleet.transfers)
             del self._checkpoints[0]
 
     def _remove_old_outputs(self, outputs: Outputs) -> None:
@@ -110,4 +110,4 @@ class BackgroundCollector:
         removed = [path for path in self._outputs if path not in on_host]
         for path in removed[: -self._run.inventory.training.keep_checkpoints]:
             with suppress(TfdeployError, OSError):  # then it stays
-                remove_output(self._run, self._outputs.pop(path))
+                remove_output(self._run, self._outputs.pop(path), self._fleet.transfers)

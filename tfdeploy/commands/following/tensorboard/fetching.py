@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from tfdeploy.commands.collect import collect_events
@@ -14,7 +13,6 @@ from tfdeploy.commands.watch import started_again
 from tfdeploy.errors import Cancelled, HostError, TfdeployError, TransferFailed
 from tfdeploy.hosts.events import may_return
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.results.run_folder import Busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,9 +76,8 @@ class EventFetcher:
         """Fetch again and again, until the run was started again."""
         while not self._closed.is_set() and not started_again(self.run):
             start = time.monotonic()
-            with suppress(Busy):  # another command fetches them
-                self._take(collect_events(fleet, self.run))
-                hparams.write(self.run, trials_of(fleet, self.run))
+            self._take(collect_events(fleet, self.run))
+            hparams.write(self.run, trials_of(fleet, self.run))
             self.looked.set()
             pause_s = PAUSE_FACTOR * (time.monotonic() - start)
             self._closed.wait(min(LONGEST_PAUSE_S, max(POLL_S, pause_s)))

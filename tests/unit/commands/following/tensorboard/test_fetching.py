@@ -12,7 +12,6 @@ from tfdeploy import run as runs
 from tfdeploy.commands.following.tensorboard import fetching as module
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher, shown_until
 from tfdeploy.errors import AgentError, TransferFailed, Unreachable
-from tfdeploy.results.run_folder import Busy
 
 AWAY = Unreachable("a", "no answer")
 
@@ -79,13 +78,6 @@ def test_a_host_that_fails_is_reported_once_until_it_is_back(fetcher, hosts, wat
         assert eventually(lambda: len(hosts.plans) > 4)
         assert not fetcher.errors
     assert (watcher.away, watcher.back) == ([AWAY, AWAY], ["a", "a"])
-
-
-def test_what_another_command_fetches_is_fetched_when_it_has_finished(fetcher, hosts, watcher):
-    hosts.results[:] = [Busy("another collect is running"), [AWAY]]
-    with fetcher:
-        assert eventually(lambda: len(hosts.plans) > 2)
-    assert watcher.away == [AWAY]
 
 
 def test_a_run_that_cannot_be_fetched_at_all_is_reported(fetcher, hosts, watcher):
