@@ -56,7 +56,7 @@ def variables(gpus: Sequence[int]) -> Dict[str, str]:
     return {**shown, "HIP_VISIBLE_DEVICES": left, VISIBLE: left}
 
 
-class Sampler:
+class AmdSampler:
     """How busy the GPUs are: those of `indexes`, or all, looked at every `every_s` seconds."""
 
     def __init__(self, indexes: Sequence[int], every_s: float) -> None:

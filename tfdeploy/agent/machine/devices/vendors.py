@@ -13,7 +13,7 @@ from ...refusal import Refusal
 from . import amd, nvidia
 from .nvidia import Gpu, ListedGpu
 
-Sampler = Union[amd.Sampler, nvidia.GpuSampler]
+Sampler = Union[amd.AmdSampler, nvidia.GpuSampler]
 
 
 def listed() -> List[ListedGpu]:
@@ -38,7 +38,7 @@ def look() -> List[Gpu]:
 
 def sampler(indexes: Sequence[int] = (), every_s: float = nvidia.SAMPLE_EVERY_S) -> Sampler:
     """Return what tells how busy the GPUs are: those of `indexes`, or all."""
-    return amd.Sampler(indexes, every_s) if _are_amds() else nvidia.GpuSampler(indexes, every_s)
+    return amd.AmdSampler(indexes, every_s) if _are_amds() else nvidia.GpuSampler(indexes, every_s)
 
 
 def variables(gpus: Sequence[int], names: Dict[int, str]) -> Dict[str, str]:
