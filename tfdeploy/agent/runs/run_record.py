@@ -49,6 +49,14 @@ def refuse_outdated(project: str, run: str, starts: int, launched: str = "") -> 
         )
 
 
+def is_stored(project: str, run: str, record: RunRecord) -> bool:
+    """Return whether this very record is stored: then the start that it came with has succeeded."""
+    try:
+        return bool(records.read(paths.record(project, run)) == to_json(record))
+    except (OSError, ValueError):
+        return False
+
+
 def recorded(project: str) -> KnownRuns:
     """List the newest runs that have a record here."""
     summaries = (_summary(project, run) for run in _newest(project))

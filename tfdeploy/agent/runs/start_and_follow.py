@@ -1,4 +1,5 @@
-"""The verb `start`: start all tasks of this host, and report what happens to them."""
+"""The verb `start`: start all tasks of this host once, however often the request arrives, and
+report what happens to them."""
 
 from __future__ import annotations
 
@@ -18,12 +19,20 @@ from . import run_record, start, start_lease
 def start_and_follow(
     launches: List[Launch], record: Optional[RunRecord] = None
 ) -> Iterator[RunEvent]:
-    """Start the tasks, as `start_tasks` does; then yield changes of their states until all of them
-    have ended, or until the caller sends its next request. Raises Refusal."""
+    """Start the tasks, as `start_tasks` does, unless the same request has started them already;
+    then yield changes of their states until all of them have ended, or until the caller sends its
+    next request. Raises Refusal.
+
+    The controller sends a request over a second connection if the first one seems to be lost, so it
+    may arrive twice, at the same time or much later. The record that a start stores last shows that
+    it has succeeded; each start of a run has another one.
+    """
     project, run = launches[0].project, launches[0].run
+    sick: List[str] = []
     with start_lease.hold(run):
-        _refuse_without_caller()
-        sick = start.start_tasks(launches, record)
+        if record is None or not run_record.is_stored(project, run, record):
+            _refuse_without_caller()
+            sick = start.start_tasks(launches, record)
     other_folder = run_record.other_folder(project, run, record) if record else ""
     yield Started(nvidia.gpu_count(), other_folder, sick)
     tasks = [launch.task for launch in launches]

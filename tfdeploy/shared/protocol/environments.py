@@ -25,6 +25,7 @@ class FindEnvironment(Request[EnvironmentState]):
     """Ask whether a host has an environment, and what could build it."""
 
     VERB = "environment"
+    REPEATABLE = True
     project: str
     environment: str
     uv: str = ""

@@ -20,10 +20,11 @@ class Message(Fields):
 class Request(Message, Generic[A]):
     """`VERB` is its name on the wire, that of the class if it has no other. `Request[Answer]` is
     answered by `Answer`, or, if that has subclasses, by a stream of them. A longer answer than
-    MAX_ANSWER_BYTES is refused. A request that READS_RUN is refused if its run was deleted from the
-    host."""
+    MAX_ANSWER_BYTES is refused. A REPEATABLE request does nothing more if a host gets it twice. One
+    that READS_RUN is refused if its run was deleted from the host."""
 
     VERB = ""
+    REPEATABLE = False
     READS_RUN = False
     MAX_ANSWER_BYTES = 4 << 20
     ANSWER = ()  # type: Tuple[Type[Any], ...]  # an annotation would make it a field

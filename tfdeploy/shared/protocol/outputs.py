@@ -65,6 +65,7 @@ class Pin(TaskRequest[PinAnswer]):
     exits."""
 
     READS_RUN = True
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     every: bool
 
@@ -106,6 +107,7 @@ class ListEvents(TaskRequest[EventFiles]):
 
     VERB = "events"
     READS_RUN = True
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -160,6 +162,7 @@ class ListOutputs(TaskRequest[TaskOutputs]):
 
     VERB = "outputs"
     READS_RUN = True
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -185,6 +188,7 @@ class FindFiles(TaskRequest[FoundFiles]):
 
     VERB = "find"
     READS_RUN = True
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     names: List[str]
 
@@ -274,6 +278,7 @@ class ListReplicas(RunRequest[ReplicatedOutputs]):
     """List the copies of the chief's outputs on this host."""
 
     VERB = "replicated"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -300,6 +305,7 @@ class ListResults(Request[ResultsAnswer]):
     """List everything that would be lost if these runs were deleted, task by task."""
 
     VERB = "results"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     runs: List[str]

@@ -67,6 +67,7 @@ class Survey(Request[SurveyAnswer]):
     `environment` is the tasks' Python environment, "" for none. `sources` are texts of Python files
     to compile, by their paths; `statements` are imports to try."""
 
+    REPEATABLE = True
     python: str
     env: Dict[str, str]
     need: GpuNeed
@@ -106,6 +107,7 @@ class Explore(Request[MachineFacts]):
     """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at;
     `framework` is the module that tasks need, such as tensorflow."""
 
+    REPEATABLE = True
     pythons: List[str]
     framework: str
 
@@ -140,6 +142,7 @@ class FreePorts(Message):
 class Ports(Request[FreePorts]):
     """Ask for `count` free ports, of any or `among` these."""
 
+    REPEATABLE = True
     count: int
     among: List[int] = []  # noqa: RUF012 - as above
 
@@ -171,6 +174,7 @@ class PeersAsked(Message):
 class Peers(RunRequest[PeersAsked]):
     """Connect to tasks on other hosts, and to the chief's supervisor."""
 
+    REPEATABLE = True
     peers_asked: List[Peer]
     timeout_s: float
 
@@ -184,6 +188,7 @@ class StillRunning(Message):
 class UnfinishedTasks(TaskRequest[StillRunning]):
     """Ask the chief's supervisor which tasks are still running; `task` is the chief."""
 
+    REPEATABLE = True
     timeout_s: float
 
 
@@ -210,6 +215,7 @@ class FindLiveTasks(Request[LiveTasks]):
     """Ask which tasks of any user run on the host."""
 
     VERB = "live_tasks"
+    REPEATABLE = True
 
 
 class Interface(Message):

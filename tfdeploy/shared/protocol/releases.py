@@ -18,6 +18,7 @@ class FindRelease(Request[ReleaseState]):
     """Ask whether a host has a release."""
 
     VERB = "offer"
+    REPEATABLE = True
     project: str
     release: str
 
@@ -36,6 +37,7 @@ class ListMissing(Request[MissingFiles]):
     """Begin a release, or continue with one, from the files that the host has already."""
 
     VERB = "lacks"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     release: str

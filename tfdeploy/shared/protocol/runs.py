@@ -25,6 +25,7 @@ class Start(Request[RunEvent]):
     logs. A second arrival of the same request, known by its record, starts nothing more: it is
     answered as the first one."""
 
+    REPEATABLE = True
     launches: List[Launch]
     record: Optional[RunRecord] = None
 
@@ -41,6 +42,7 @@ class Enter(TaskRequest[TaskEntrance]):
     """Ask how to run a command in a task's directory with its environment."""
 
     READS_RUN = True
+    REPEATABLE = True
 
 
 class SavedCheckpoint(Message):
@@ -74,6 +76,7 @@ class Stop(RunRequest[Stopped]):
     run ends; with `silent` it then notifies nobody. It exits when all others have reported their
     ends: the answer waits up to `linger_s` seconds for that."""
 
+    REPEATABLE = True
     tasks: List[str]
     launched: str = ""
     tells: bool = False
@@ -100,6 +103,7 @@ class ListRecords(Request[KnownRuns]):
     """List the newest runs that have a record on the host."""
 
     VERB = "recorded"
+    REPEATABLE = True
     project: str
 
 
@@ -119,6 +123,7 @@ class ReadRecord(RunRequest[RecordTexts]):
     """Read a run's record."""
 
     VERB = "record"
+    REPEATABLE = True
 
 
 class HeldRun(Message):
@@ -185,6 +190,7 @@ class MeasureDisk(Request[DiskUse]):
     """Measure what a project stores on a host."""
 
     VERB = "disk"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
 

@@ -87,7 +87,7 @@ class ConnectionDaemon:
     def _serve_request(self, frames: FrameConnection, request: dict[str, Any]) -> None:
         pool = self._enter_pool(request["route"], request["keep_s"])
         try:
-            pool.serve(frames, request["argv"], request["run_s"])
+            pool.serve(frames, request["argv"], request["run_s"], request["repeatable"])
         finally:
             with self._lock:
                 pool.leave()

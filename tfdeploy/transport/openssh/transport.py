@@ -49,7 +49,7 @@ class OpenSshTransport(RsyncTransfers):
         with closing(self._start(argv)) as session:
             return session.finish(stdin, timeout_s)
 
-    def stream(self, argv: Sequence[str]) -> SshProcess:
+    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> SshProcess:
         return self._start(argv)
 
     def route(self) -> str | None:
