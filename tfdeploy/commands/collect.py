@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.commands.trials import list_trials
-from tfdeploy.errors import HostError, TfdeployError, raise_all
+from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.pipeline import RoundPart, run_alone, run_parts
 from tfdeploy.planning.plan import select_placements
 from tfdeploy.results import events_and_logs
 from tfdeploy.results.checkpoints import (
@@ -26,7 +27,7 @@ from tfdeploy.results.outputs import Outputs, fetch_outputs
 from tfdeploy.results.run_folder import EVENTS, disk_errors, exclusive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
@@ -75,20 +76,12 @@ class CollectResult:
 
 @dataclass(frozen=True)
 class HostResults:
-    """What was fetched from hosts; `checkpoints` only from the chief's."""
+    """What was fetched from one host; `checkpoints` only from the chief's."""
 
-    checkpoints: FetchedCheckpoints | None = None
-    events: int = 0
-    logs: int = 0
-    outputs: Outputs = field(default_factory=Outputs)
-
-    def __add__(self, more: HostResults) -> HostResults:
-        return HostResults(
-            self.checkpoints or more.checkpoints,
-            self.events + more.events,
-            self.logs + more.logs,
-            self.outputs + more.outputs,
-        )
+    checkpoints: FetchedCheckpoints | None
+    events: int
+    logs: int
+    outputs: Outputs
 
 
 def collect(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
@@ -122,28 +115,22 @@ def collect_reachable(
 
     def fetch(agent: Agent) -> HostResults:
         placements = [placement for placement in selected if placement.host == agent.host]
-        checkpoint = [partial(_checkpoints, agent, run, every=every)] if chief in placements else []
-        outputs = [partial(_outputs, agent, run, each, keeps) for each in placements]
-        return _fetch(
-            agent,
-            [
-                *checkpoint,
-                *_events(agent, run, placements),
-                _logs(agent, run, placements),
-                *outputs,
-            ],
-        )
+        with disk_errors(agent):
+            return _fetch(agent, run, placements, keeps, every=every)
 
     with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
         outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
         unmerged = merge_outputs(run)
-    fetched = [each for each in outcomes.values() if isinstance(each, HostResults)]
-    results = sum(fetched, HostResults())
+    fetched = {h: result for h, result in outcomes.items() if not isinstance(result, TfdeployError)}
+    checkpoints = fetched[chief.host].checkpoints if chief.host in fetched else None
     return _result(
         run,
-        results,
+        checkpoints,
+        events=sum(results.events for results in fetched.values()),
+        logs=sum(results.logs for results in fetched.values()),
+        outputs=sum((results.outputs for results in fetched.values()), Outputs()),
         errors=(*errors_of(outcomes), *unmerged),
-        chief_answered=results.checkpoints is not None or not of_chief,
+        chief_answered=checkpoints is not None or not of_chief,
         flags=run.flags,
         of_chief=of_chief and not has_trials,
     )
@@ -154,7 +141,9 @@ def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
 
     def fetch(agent: Agent) -> None:
         placements = run.plan.placements_on(agent.host)
-        _fetch(agent, [*_events(agent, run, placements), _logs(agent, run, placements)])
+        events = _events_parts(run, placements)
+        with disk_errors(agent):
+            run_parts(agent, [*events, _logs_part(run, placements)])
 
     with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
         fleet.each(run.plan.hosts, fetch)
@@ -164,7 +153,8 @@ def collect_events(fleet: Fleet, run: Run) -> list[TfdeployError]:
     """Fetch events only; return the errors of hosts."""
 
     def fetch(agent: Agent) -> None:
-        _fetch(agent, _events(agent, run, run.plan.placements_on(agent.host)))
+        with disk_errors(agent):
+            run_parts(agent, _events_parts(run, run.plan.placements_on(agent.host)))
 
     hosts = (p.host for p in run.plan.placements if events_and_logs.has_events(run, p))
     with exclusive(run, fleet.transfers, EVENTS):
@@ -175,7 +165,7 @@ def collect_checkpoint(fleet: Fleet, run: Run) -> CollectResult:
     """Fetch the chief's newest good checkpoint only. Raises as `collect` does."""
     agent = fleet.agents[run.plan.chief.host]
     with exclusive(run, fleet.transfers), disk_errors(agent):
-        return _result(run, _checkpoints(agent, run))
+        return _result(run, run_alone(agent, lambda p: fetch_checkpoints(p, run)))
 
 
 def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
@@ -183,63 +173,57 @@ def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
     chief = run.plan.chief
     agent = fleet.agents[chief.host]
     with exclusive(run, fleet.transfers), disk_errors(agent):
-        return _result(run, _outputs(agent, run, chief))
+        outputs = run_alone(agent, lambda pipeline: fetch_outputs(pipeline, run, chief))
+    return _result(run, outputs=outputs)
 
 
-def _fetch(agent: Agent, parts: Iterable[Callable[[], HostResults]]) -> HostResults:
-    """Fetch parts of a host's results, one after the other. If one fails, such as the outputs
-    because the controller's disk is too small for them, the others are fetched before its error is
-    raised. After a second error, as of a host that is lost, nothing more is tried."""
-    results, errors = HostResults(), list[HostError | OSError]()
-    for part in parts:
-        try:
-            results += part()
-        except (HostError, OSError) as error:
-            errors.append(error)
-            if len(errors) > 1:
-                break
-    with disk_errors(agent):
-        for first in errors:
-            raise first
-    return results
-
-
-def _checkpoints(agent: Agent, run: Run, *, every: bool = False) -> HostResults:
-    return HostResults(fetch_checkpoints(agent, run, every=every))
-
-
-def _outputs(
+def _fetch(
     agent: Agent,
     run: Run,
-    placement: Placement,
-    keeps: Callable[[str], bool] = lambda path: True,
+    placements: Sequence[Placement],
+    keeps: Callable[[str], bool],
+    *,
+    every: bool,
 ) -> HostResults:
-    return HostResults(outputs=fetch_outputs(agent, run, placement, keeps))
+    """Fetch the results of these tasks of one host: the checkpoint first, and small files of all
+    kinds in the same round trips."""
+    has_chief = run.plan.chief in placements
+    checkpoints = [RoundPart(partial(fetch_checkpoints, run=run, every=every))] if has_chief else []
+    events, logs = _events_parts(run, placements), _logs_part(run, placements)
+    fetch = partial(fetch_outputs, run=run, keeps=keeps)
+    outputs = [RoundPart(partial(fetch, placement=each)) for each in placements]
+    run_parts(agent, [*checkpoints, *events, logs, *outputs])
+    return HostResults(
+        checkpoints[0].result if checkpoints else None,
+        sum(part.result for part in events),
+        logs.result,
+        sum((part.result for part in outputs), Outputs()),
+    )
 
 
-def _events(
-    agent: Agent, run: Run, placements: Sequence[Placement]
-) -> list[Callable[[], HostResults]]:
-    def fetch(placement: Placement) -> HostResults:
-        return HostResults(events=events_and_logs.fetch_events(agent, run, placement))
-
-    return [partial(fetch, p) for p in placements if events_and_logs.has_events(run, p)]
-
-
-def _logs(agent: Agent, run: Run, placements: Sequence[Placement]) -> Callable[[], HostResults]:
-    return lambda: HostResults(logs=events_and_logs.fetch_logs(agent, run, placements))
+def _events_parts(run: Run, placements: Sequence[Placement]) -> list[RoundPart[int]]:
+    return [
+        RoundPart(partial(events_and_logs.fetch_events, run=run, placement=each))
+        for each in placements
+        if events_and_logs.has_events(run, each)
+    ]
 
 
-def _result(run: Run, results: HostResults, **more: Any) -> CollectResult:
-    found = results.checkpoints or FetchedCheckpoints("", (), (), None)
+def _logs_part(run: Run, placements: Sequence[Placement]) -> RoundPart[int]:
+    return RoundPart(partial(events_and_logs.fetch_logs, run=run, placements=placements))
+
+
+def _result(
+    run: Run, fetched: FetchedCheckpoints | None = None, events: int = 0, logs: int = 0, **more: Any
+) -> CollectResult:
+    found = fetched or FetchedCheckpoints("", (), (), None)
     return CollectResult(
         run.folder,
         found.source,
         found.checkpoints,
-        results.events,
-        results.logs,
+        events,
+        logs,
         found.bad,
-        outputs=results.outputs,
         found_names=found.found_names,
         uses_tensorflow=run.inventory.training.uses_tensorflow,
         run=run.id,

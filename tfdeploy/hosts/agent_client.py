@@ -81,6 +81,11 @@ class Agent:
         self.reuse(session)
         return self.parse(query, answer)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the agent is of this version of tfdeploy, and not one that started a run."""
+        return self._current
+
     def stream(self, request: Request[A], silence_s: float | None = None) -> AnswerStream[A]:
         """Send a request that has many answers. `silence_s` limits the time between two of them
         (None: no limit)."""

@@ -22,7 +22,7 @@ from tfdeploy.results.run_folder import (
 )
 from tfdeploy.results.units import fetch_units, is_in, is_safe, local_path, parse_units
 from tfdeploy.shared import state_file
-from tfdeploy.shared.protocol.outputs import ListOutputs, TaskOutputs
+from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutputs
 from tfdeploy.shared.units import SET, Unit
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.hosts.pipeline import Pipeline, Steps
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -135,14 +136,17 @@ class Outputs:
 
 
 def fetch_outputs(
-    agent: Agent,
+    pipeline: Pipeline,
     run: Run,
     placement: Placement,
     keeps: Callable[[str], bool] = lambda path: True,
-) -> Outputs:
+) -> Steps[Outputs]:
     """Fetch what one task wrote, without the paths that `keeps` refuses. Raises as `FileFetch`
     does, and OSError."""
-    answer = list_outputs(agent, run, placement)
+    agent = pipeline.agent
+    listed = pipeline.send(_listing(run, placement), HOLD_TIMEOUT_S)
+    yield
+    answer = listed.answer()
     dest = outputs_folder(run, placement)
     units = [unit for unit in parse_units(agent, answer.outputs) if keeps(unit.path)]
     selected, skipped = _select(run, placement, units)
@@ -153,7 +157,8 @@ def fetch_outputs(
     missing = [unit for unit in selected if unit.path not in here]
     incoming = run.open() / f".incoming-outputs-{placement.task.file_name}"
     request = task_request(run, placement)
-    fetched, broken = fetch_units(agent, request, missing, incoming, dest)
+    held = posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS)
+    fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, held)
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
     sizes = {unit.path: unit.size for unit in units}
     return replace(
@@ -187,7 +192,11 @@ def _as_outputs(task: str, dest: OwnFolder, units: Sequence[Unit]) -> tuple[Outp
 
 def list_outputs(agent: Agent, run: Run, placement: Placement) -> TaskOutputs:
     """Return the host's answer to `outputs`."""
-    return agent.ask(ListOutputs(**task_request(run, placement)), HOLD_TIMEOUT_S)
+    return agent.ask(_listing(run, placement), HOLD_TIMEOUT_S)
+
+
+def _listing(run: Run, placement: Placement) -> ListOutputs:
+    return ListOutputs(**task_request(run, placement))
 
 
 def remove_output(run: Run, output: Output, transfers: Transfers) -> None:
