@@ -63,6 +63,7 @@ WRITES = frozenset({
     "os.truncate", "os.chmod",
 })  # fmt: skip
 PIDS = itertools.count(FIRST_PID)
+KILLED_S = 5.0  # for a thread of a killed command; one that waits for a host changes nothing
 
 
 class Killed(BaseException):
@@ -111,7 +112,7 @@ class Simulation:
     def tfdeploy(self, controller: Path, *words: str) -> Done:
         """Run a command in the folder of a controller, to its end or until it is killed."""
         out, err = io.StringIO(), io.StringIO()
-        before = os.getcwd(), sys.argv
+        before, threads = (os.getcwd(), sys.argv), set(threading.enumerate())
         handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
             os.chdir(controller)
@@ -120,6 +121,8 @@ class Simulation:
                 code = _exit_code()
         except Killed:
             code = None
+            for thread in set(threading.enumerate()) - threads:
+                thread.join(KILLED_S)  # it is killed as well, at its next change
         finally:
             os.chdir(before[0])
             sys.argv, sys.stdin = before[1], sys.__stdin__
