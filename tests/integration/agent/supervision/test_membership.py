@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import time
 import secrets
 import signal
+import time
 
 import pytest
 from support.builders import eventually, make_heartbeat_settings, make_policy
