@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Dict, Iterator, List, Sequence, Tuple
+from xml.etree.ElementTree import Element
 
-from ...shared import TYPE_CHECKING
 from .devices import nvidia
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Sequence, Tuple
-    from xml.etree.ElementTree import Element
 
 KERNEL_LOG = "/dev/kmsg"
 EVERY_S = 60.0

@@ -8,17 +8,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack, contextmanager
+from typing import Dict, Iterator, List, Tuple
 
-from ...shared import TYPE_CHECKING
+from ...shared.records import GpuNeed
 from ..refusal import Refusal
 from . import gpu_health, leases, process
 from .devices import vendors
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Tuple
-
-    from ...shared.records import GpuNeed
-    from .devices.nvidia import Gpu, GpuProcess
+from .devices.nvidia import Gpu, GpuProcess
 
 # The driver frees the memory of a process after its end, and a start passes its leases to
 # supervisors only after its checks.

@@ -13,17 +13,14 @@ from __future__ import annotations
 import os
 import re
 import time
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem
+from ...shared import filesystem
 from ...shared.protocol.record import Record
+from ...shared.records import Launch
 from ..machine import leases
+from ..machine.leases import Holder
 from ..refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, Optional, Sequence, Tuple
-
-    from ...shared.records import Launch
-    from ..machine.leases import Holder
 
 HIGHEST = 99  # priorities are from -99 to 99; lower numbers in a name come first
 SOCKETS = "/proc/net/unix"  # source: proc(5); an abstract name begins with @

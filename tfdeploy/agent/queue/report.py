@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 import signal
+from typing import Callable, Dict, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from ...shared.protocol.message import Done
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import HostQueue, QueuedRun
@@ -14,14 +15,10 @@ from ...shared.records import Launch
 from .. import paths
 from ..machine import leases, lock, process
 from ..machine.devices import vendors
+from ..machine.leases import Holder
 from ..refusal import Refusal
 from . import places, resources
-
-if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Tuple
-
-    from ..machine.leases import Holder
-    from .places import Place
+from .places import Place
 
 AWAY = "another task of the run does not answer, so it lets others pass"
 NEXT = "comes next"

@@ -4,19 +4,14 @@ what they wait for in the queue."""
 from __future__ import annotations
 
 import time
+from typing import Dict, List, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.record import replace
-from ...shared.records import gpu_need
+from ...shared.records import GpuNeed, Launch, gpu_need
 from ..machine import gpus, leases, ports
 from ..machine.devices import vendors
 from ..refusal import Refusal
 from . import places
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Tuple
-
-    from ...shared.records import GpuNeed, Launch
 
 LEASE_WAIT_S = 5.0
 

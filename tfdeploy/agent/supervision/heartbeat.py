@@ -11,23 +11,18 @@ import json
 import os
 import threading
 import time
+from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.record import Record, field, replace, to_json
-from ...shared.records import ENDED, QUEUED, HeartbeatSettings, TaskState
+from ...shared.records import ENDED, QUEUED, HeartbeatSettings, Pace, TaskState
+from ...shared.trials import TrialOrder, TrialRecord
 from ..machine.peers import plain
-from ..machine.sockets import ConnectionServer
+from ..machine.sockets import ConnectionServer, DeadlineSocket
 from . import signing
 
-if TYPE_CHECKING:
-    from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Optional, Set, Tuple
+Body = Dict[str, Any]
+OnTrial = Callable[[str, TrialRecord, List[TrialRecord]], TrialOrder]
 
-    from ...shared.records import Pace
-    from ...shared.trials import TrialOrder, TrialRecord
-    from ..machine.sockets import DeadlineSocket
-
-    Body = Dict[str, Any]
-    OnTrial = Callable[[str, TrialRecord, List[TrialRecord]], TrialOrder]
 
 INTERVAL_S = 1.0
 MAX_REQUESTS_PER_S = 50  # of all tasks of a run together

@@ -8,31 +8,36 @@ import signal
 import sys
 import time
 from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.message import parse
 from ...shared.protocol.record import replace, to_json
-from ...shared.records import ENDED, FAILED, QUEUED, READY, RUNNING, SERVER, SUCCEEDED
-from ...shared.trials import TrialOrder
+from ...shared.records import (
+    ENDED,
+    FAILED,
+    QUEUED,
+    READY,
+    RUNNING,
+    SERVER,
+    SUCCEEDED,
+    Launch,
+    Pace,
+    TaskState,
+)
+from ...shared.trials import TrialOrder, TrialRecord
 from .. import paths
+from ..reports.history import IdleGpus
 from . import heartbeat, signing, termination
-from .heartbeat import ASIDE, GO, QUEUED_INTERVAL_S, WAIT, HeartbeatClient, HeartbeatServer
+from .heartbeat import ASIDE, GO, QUEUED_INTERVAL_S, WAIT, HeartbeatClient, HeartbeatServer, Report
 from .replication import replicas
 from .rounds import Rounds
 from .run_progress import RunProgress
+from .termination import Order
+from .trials.board import Board, Journal
 
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+GetState = Callable[[], TaskState]
+GetSources = Callable[[], List[str]]
 
-    from ...shared.records import Launch, Pace, TaskState
-    from ...shared.trials import TrialRecord
-    from ..reports.history import IdleGpus
-    from .heartbeat import Report
-    from .termination import Order
-    from .trials.board import Board
-
-    GetState = Callable[[], TaskState]
-    GetSources = Callable[[], List[str]]
 
 TICK_S = 0.25
 FIRST_TICK_S = 0.01  # most tasks are stopped together, and `stop` waits for the chief's supervisor
@@ -66,8 +71,6 @@ def _idle_gpus(launch: Launch) -> Optional[IdleGpus]:
     """Return what watches the GPUs of a task, if its run is stopped when they are idle."""
     if launch.idle_gpu_stop_s is None or not launch.gpus:
         return None
-    from ..reports.history import IdleGpus  # most runs are not
-
     return IdleGpus(paths.gpu_history(launch.project, launch.run, launch.task))
 
 
@@ -102,8 +105,6 @@ class ChiefMembership:
         self._progress = RunProgress(task_dir, launch.checkpoint_dir)
         self._board: Optional[Board] = None
         if launch.trials.points:
-            from .trials.board import Board, Journal  # few runs have trials
-
             self._board = Board(launch, Journal(launch))
         self._server = HeartbeatServer(
             launch.heartbeat,
@@ -299,8 +300,6 @@ class OtherMembership:
         self._pace: Optional[Pace] = None
         self._recorded: List[Any] = []
         if launch.trials.points and launch.age_s:
-            from .trials.board import Journal  # as above
-
             self._recorded = [to_json(record) for record in Journal(launch).on_this_host()]
         self._client = HeartbeatClient(launch.heartbeat, self._report, _wake_supervisor)
         replicas.start_fetching(launch, self._client)

@@ -6,14 +6,10 @@ sometimes for thirty. So when one has to be restarted, all are, in the run's nex
 
 from __future__ import annotations
 
-from ...shared import TYPE_CHECKING
-from ...shared.records import BACKOFF
+from typing import Optional
+
+from ...shared.records import BACKOFF, Launch
 from .termination import Order
-
-if TYPE_CHECKING:
-    from typing import Optional
-
-    from ...shared.records import Launch
 
 LOST = "{} was lost, and all start again together"
 

@@ -11,15 +11,12 @@ import re
 import resource
 import subprocess
 import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from xml.etree.ElementTree import Element
 
-from ....shared import TYPE_CHECKING
 from ....shared.protocol.record import Record
 from ....shared.protocol.reports import GpuUse
 from ...refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
-    from xml.etree.ElementTree import Element
 
 NVIDIA_SMI_S = 30.0
 OUTPUT_S = 1.0
