@@ -393,6 +393,15 @@ def test_an_sshd_without_sessions_is_not_blamed_on_a_jump_host(site, sshd):
         site.echo()
 
 
+def test_commands_that_are_refused_sessions_at_the_same_time_wait_or_connect_again(site, sshd):
+    """Paramiko keeps one error for all threads: of two refusals at once, one had no reason."""
+    site.add_host("one", sshd("MaxSessions 1"))
+    transport, count = site.transport(), 32
+    with ThreadPoolExecutor(count) as pool:
+        results = [*pool.map(lambda _: transport.run(["echo"], timeout_s=600).stdout, range(count))]
+    assert results == [b"\n"] * count
+
+
 def test_a_lost_connection_is_no_timeout_and_the_next_command_reconnects(site, sshd):
     server = sshd()
     site.add_host("one", server)

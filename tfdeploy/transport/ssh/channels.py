@@ -68,9 +68,14 @@ class ChannelPool:
                         if error.code != CONNECT_FAILED:
                             raise
         another = self._connect()
+        try:
+            channel = another.open_session()  # before other threads see it, and take its sessions
+        except BaseException:
+            another.close()
+            raise
         with self._lock:
             self._connections.append(another)
-        return another.open_session()
+        return channel
 
     @contextmanager
     def _reserve_connections(self) -> Iterator[list[SshConnection]]:

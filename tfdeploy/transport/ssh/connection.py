@@ -17,6 +17,7 @@ from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S
 from tfdeploy.transport.ssh.errors import (
     CONNECT_FAILED,
     NO_ANSWER,
+    NO_REASON,
     SSH_ERRORS,
     JumpHostCannotConnect,
     MissingKeys,
@@ -100,7 +101,12 @@ class SshConnection:
     def open_session(self) -> paramiko.Channel:
         """Open a channel. Raises paramiko.ChannelException if sshd allows no more of them."""
         transport = self._connection.transport
-        channel: paramiko.Channel = transport.open_session(timeout=BANNER_TIMEOUT_S)
+        try:
+            channel: paramiko.Channel = transport.open_session(timeout=BANNER_TIMEOUT_S)
+        except paramiko.SSHException as error:
+            if str(error) == NO_REASON and transport.is_active():
+                raise paramiko.ChannelException(CONNECT_FAILED, NO_REASON) from None
+            raise
         with self._state_lock:
             self._channels.append(channel)
         return channel

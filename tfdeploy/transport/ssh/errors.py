@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NO_ANSWER = "No existing session"  # Paramiko's message if a handshake is not finished in time
+# Paramiko's, if a channel was refused, and another thread has read the reason: Paramiko keeps one
+# for all threads.
+NO_REASON = "Unable to open channel."
 NO_KEY = "No authentication methods"  # Paramiko's, if there is no key to offer
 # RFC 4254's SSH_OPEN_CONNECT_FAILED: from a jump host that can't connect to the next host, and from
 # an sshd that has reached MaxSessions.
