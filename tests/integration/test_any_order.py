@@ -119,6 +119,17 @@ def test_a_resume_that_is_killed_at_any_change_leaves_one_record(machine, kill):
     assert machine.live == []
 
 
+def test_a_resume_that_fails_names_what_may_still_run_on_a_host_that_it_left_out(machine):
+    machine.start("A", None)
+    machine.break_host("a", "cut")
+    machine.break_host("b", "full")
+    done = machine.tf("A", "resume", "--run", machine.runs[0], "--without", "a")
+    live = machine.simulation.live_tasks(machine.runs[0])
+    assert (done.code, live) == (1, {"ps:0": "a", "worker:0": "a"})
+    assert "error: b: can't write" in done.err
+    assert "ps:0, worker:0 on a: it may still be running" in done.err
+
+
 @pytest.mark.parametrize("kill", range(CHANGES))
 def test_a_resume_without_a_host_that_is_killed_at_any_change_forgets_no_task(machine, kill):
     machine.start("B", None)

@@ -326,9 +326,9 @@ class AgentStream:
         except Exception as error:
             if not isinstance(error, OSError):  # of a disk that is full, for example
                 self._simulation.defects.append(error)
-            removed = verbs._removed(body)
+            known = verbs._removed(body) or verbs.shortage.find(error)
             failed = {"failed": f"{type(error).__name__}: {error}"}
-            yield self._print(verbs._refused(removed) if removed else failed)
+            yield self._print(verbs._refused(known) if known else failed)
 
     def _print(self, answer: dict[str, Any]) -> None:
         self._output.write(verbs.MARK + json.dumps(answer) + "\n")

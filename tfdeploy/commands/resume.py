@@ -17,11 +17,13 @@ from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop, stop_reachable
 from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import (
+    Cancelled,
     CommandTimedOut,
     OutdatedRecord,
     PlanError,
     RunError,
     TaskError,
+    TfdeployError,
     Unreachable,
     prefix_plan_errors,
     raise_all,
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from tfdeploy.commands.following.launching import Waiting
     from tfdeploy.commands.start import Queue
     from tfdeploy.config.inventory import Host, Inventory
-    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.release.snapshot import Release
     from tfdeploy.run import Run
@@ -123,13 +124,14 @@ def resume(
         # Everything that can be refused was refused by now, while the run is as it was.
         started_at = time.monotonic()
         left_out = _begin_to_stop(old_fleet, _leave_out(old, new))
-        with old_fleet.cancellation.delayed():
-            stopped = stop(old_fleet, remaining, silent=True)
-        stop_s = time.monotonic() - started_at
-        source = hand_over_checkpoint(fleet, old, new)
-        files = tuple(hand_over_outputs(fleet, old, new))
-        watcher = StartWatcher(on_report=on_report, waiting=waiting)
-        resumed = launch(fleet, new, watcher, queue)
+        with _named(left_out):
+            with old_fleet.cancellation.delayed():
+                stopped = stop(old_fleet, remaining, silent=True)
+            stop_s = time.monotonic() - started_at
+            source = hand_over_checkpoint(fleet, old, new)
+            files = tuple(hand_over_outputs(fleet, old, new))
+            watcher = StartWatcher(on_report=on_report, waiting=waiting)
+            resumed = launch(fleet, new, watcher, queue)
         start_s = time.monotonic() - started_at - stop_s
         still_running = left_out()
         times = (round(stop_s, 3), round(start_s, 3))
@@ -206,6 +208,17 @@ def _begin_to_stop(fleet: Fleet, run: Run) -> Callable[[], tuple[TfdeployError, 
         )
 
     return parallel.begin(stop_them) if run.plan.placements else tuple
+
+
+@contextmanager
+def _named(left_out: Callable[[], tuple[TfdeployError, ...]]) -> Iterator[None]:
+    """Add the tasks that may still run on hosts that were left out to an error."""
+    try:
+        yield
+    except Cancelled:
+        raise
+    except TfdeployError as error:
+        raise_all([error, *left_out()])
 
 
 def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: Changes) -> None:
