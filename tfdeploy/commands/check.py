@@ -28,7 +28,7 @@ from tfdeploy.formatting.humanize import (
     format_size,
 )
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
 from tfdeploy.planning.links import faster_addresses, slow_links
 from tfdeploy.planning.versions import differences
@@ -76,7 +76,7 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
         return ask_facts(agent, intent, launches[agent.host])
 
     outcomes = fleet.outcomes(intent.hosts if hosts is None else hosts, ask)
-    result = CheckResult(tuple(o for o in outcomes.values() if isinstance(o, HostFacts)))
+    result = CheckResult(tuple(answers_of(outcomes).values()))
     result.errors += errors_of(outcomes)
     for facts in result.hosts:
         host = intent.inventory.host(facts.host)

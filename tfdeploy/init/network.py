@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import AgentError, TfdeployError
+from tfdeploy.errors import AgentError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.hosts.fleet import answers_of
 from tfdeploy.init.machine import AUTO
 from tfdeploy.shared.protocol.preflight import Address, ListenOnPorts, TryPorts
 
@@ -87,13 +88,10 @@ def _find_network(
     ranges: Sequence[int],
 ) -> dict[str, HostNetwork]:
     with ExitStack() as streams:
-        opened = {
-            host: each
-            for host, each in fleet.outcomes(
-                counts, lambda agent: _open_ports(agent, counts[agent.host], ranges, streams)
-            ).items()
-            if not isinstance(each, TfdeployError)
-        }
+        outcomes = fleet.outcomes(
+            counts, lambda agent: _open_ports(agent, counts[agent.host], ranges, streams)
+        )
+        opened = answers_of(outcomes)
         ports = {host: each.ports for host, each in opened.items()}
         chosen = _choose_addresses(fleet, {host: addresses[host] for host in opened}, ports)
     return {
@@ -195,10 +193,7 @@ def _try(
         at = [Address(a, port) for host, a in by_host[agent.host] for port in ports[host]]
         return agent.ask(TryPorts(at, CONNECT_S)).answers if at else []
 
-    outcomes = fleet.outcomes(ports, try_ports)
-    for host, answers in outcomes.items():
-        if isinstance(answers, TfdeployError):
-            continue
+    for host, answers in answers_of(fleet.outcomes(ports, try_ports)).items():
         reasons = iter(answers)
         for target, address in by_host[host]:
             bad = [reason for _ in ports[target] if (reason := next(reasons, ""))]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfdeploy import run as runs
 from tfdeploy.errors import AgentError, OutdatedRecord, RunError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.hosts.fleet import Fleet, errors_of
+from tfdeploy.hosts.fleet import Fleet, answers_of, errors_of
 from tfdeploy.shared.protocol.runs import KnownRun, ListRecords, ReadRecord
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) 
         outcomes = fleet.outcomes(
             fleet.agents, lambda agent: _ask_records(agent, inventory.project)
         )
-        by_host = {h: r for h, r in outcomes.items() if not isinstance(r, TfdeployError)}
+        by_host = answers_of(outcomes)
         records = {r for stored in by_host.values() for r in stored if run_id in (None, r.id)}
         records = records if run_id else {r for r in records if r.id not in of_others}
         for stored in sorted(records, reverse=True):
