@@ -108,7 +108,6 @@ def check(
     from tfdeploy.cli.questions import allow_beside_live_tasks
     from tfdeploy.commands import check as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
     from tfdeploy.output.plan_output import check_progress, print_check
 
@@ -122,7 +121,7 @@ def check(
             if network:
                 command.check_network(fleet, intent, checked)
     if json:
-        print_json(documents.check_document(checked))
+        print_json(checked)
     else:
         print_check(console, checked, intent)
     exit_if_failed(checked.errors)
