@@ -193,13 +193,12 @@ def logs(
 
 
 def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) -> None:
-    from tfdeploy.output import documents
     from tfdeploy.output.console import print_json_lines
     from tfdeploy.output.log_lines import print_log_lines
 
     for new in logged:
         if json:
-            print_json_lines(documents.log_lines(new.task, new.host, new.lines))
+            print_json_lines(new.plain())
         else:
             print_log_lines(console, new.task, new.host, new.lines)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from tfdeploy.errors import AgentError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import answers_of
 from tfdeploy.init.machine import AUTO
+from tfdeploy.planning.placing import is_loopback
 from tfdeploy.shared.protocol.preflight import Address, ListenOnPorts, TryPorts
 
 if TYPE_CHECKING:
@@ -155,14 +155,6 @@ def usable_addresses(
         ][:MAX_ADDRESSES]
         for host, each in addresses.items()
     }
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether an address means on every machine that machine itself. Pure."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
 
 
 def choose_address(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.planning.plan import Placement
 from tfdeploy.release.snapshot import Release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.commands.following.tensorboard.board import EventBoard
@@ -28,6 +27,7 @@ def classes() -> dict[str, type]:
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
     from tfdeploy.commands.hosts import SeenHosts
+    from tfdeploy.commands.logs import LogLine
     from tfdeploy.commands.queue import QueueResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.run import FinishedRun
@@ -55,7 +55,7 @@ def classes() -> dict[str, type]:
         "trials": TrialsResult,
         "status": RunStatus,
         "watch": WatchDocument,
-        "logs": PrintedLine,
+        "logs": LogLine,
         "tensorboard": TensorBoardDocument,
         "collect": CollectResult,
         "fetch": FetchResult,
@@ -275,26 +275,6 @@ def prune_document(
         for host, removal in plan.items()
     }
     return PruneDocument(runs.project, hosts, [*runs.errors, *(pruned.errors if pruned else ())])
-
-
-# logs: a line without colours
-
-
-@dataclass(frozen=True)
-class PrintedLine:
-    """One line of a log: `logs` prints one such object in each line of its output."""
-
-    task: str
-    """The task that wrote it."""
-    host: str
-    """The task's host."""
-    line: str
-    """The line without colors. A progress bar is its last state."""
-
-
-def log_lines(task: str, host: str, lines: Iterable[str]) -> Iterator[PrintedLine]:
-    for line in lines:
-        yield PrintedLine(task, host, plain_text(line))
 
 
 # tensorboard: a board that goes on, as it is when its page answers

@@ -70,7 +70,8 @@ def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenPorts]) -> d
         (str(p.task), p)
         for p in plan.reachability_targets(agent.host)
         # A start waits for no other ports.
-        if _is_waited_for(p, plan, frameworks.ready(training, plan, p))
+        if (ready := frameworks.ready(training, plan, p)) in (SERVER, PORT)
+        or (ready == RENDEZVOUS and p == plan.chief)
     ]
     if agent.host != plan.chief.host:
         needed.append((HEARTBEAT, plan.chief))
@@ -84,10 +85,6 @@ def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenPorts]) -> d
     return {target: reason for target, reason in zip(targets, reasons, strict=True) if reason}
 
 
-def _is_waited_for(placement: Placement, plan: Plan, ready: str) -> bool:
-    return ready in (SERVER, PORT) or (ready == RENDEZVOUS and placement == plan.chief)
-
-
 def _unreached(results: Mapping[str, dict[Target, str] | TfdeployError]) -> Iterator[TaskNotReady]:
     """Yield one error for each port that is not reached, with all hosts that can't reach it."""
     details_by_target: dict[Target, dict[str, str]] = {}
@@ -95,12 +92,17 @@ def _unreached(results: Mapping[str, dict[Target, str] | TfdeployError]) -> Iter
         for target, detail in result.items():
             details_by_target.setdefault(target, {})[host] = detail
     for (name, placement), details in details_by_target.items():
-        hosts, detail = fold_names(details), escape_line(next(iter(details.values())))
-        yield TaskNotReady(
-            str(placement.task),
-            placement.host,
-            f"{hosts} can't reach {placement.host} at {placement.address}, on the port of {name}: "
-            f"{detail}",
-            f"check for a firewall between the hosts, and that hosts.{placement.host}.address is "
-            f"an address that {hosts} can connect to",
-        )
+        where = f"{placement.host} at {placement.address}, on the port of {name}"
+        yield not_reached(placement, where, details)
+
+
+def not_reached(placement: Placement, where: str, details: Mapping[str, str]) -> TaskNotReady:
+    """Return the error of a task that hosts can't reach; `details` says why, by host."""
+    hosts, detail = fold_names(details), escape_line(next(iter(details.values())))
+    return TaskNotReady(
+        str(placement.task),
+        placement.host,
+        f"{hosts} can't reach {where}: {detail}",
+        f"check for a firewall between the hosts, and that hosts.{placement.host}.address is an "
+        f"address that {hosts} can connect to",
+    )
