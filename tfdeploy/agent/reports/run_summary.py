@@ -18,8 +18,8 @@ class EndSummary(Record):
 
     `result` is one of outcome.Result, `reason` one sentence, "" for a success. `exit` is the exit
     code of `tfdeploy run`. `started` and `ended` are in seconds since 1970, by one machine's clock,
-    since the last start or resume. `restarts` has each task, `checkpoint_step` the step of the newest
-    checkpoint if it is known, `command` what shows more.
+    since the last start or resume. `restarts` has each task, `checkpoint_step` the step of the
+    newest checkpoint if it is known, `command` what shows more.
     """
 
     project: str
