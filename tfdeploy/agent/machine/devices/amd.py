@@ -58,7 +58,7 @@ def variables(gpus: Sequence[int]) -> Dict[str, str]:
 
 
 class AmdSampler:
-    """A Sampler of the GPUs of `indexes`, or all (vendors.py)."""
+    """A GpuUseSampler of the GPUs of `indexes`, or all (vendors.py)."""
 
     def __init__(self, indexes: Sequence[int], every_s: float) -> None:
         self.every_s = every_s

@@ -15,7 +15,7 @@ from . import amd, nvidia
 from .nvidia import Gpu, ListedGpu
 
 
-class Sampler(Protocol):
+class GpuUseSampler(Protocol):
     """How busy GPUs are, looked at every `every_s` seconds. `read` returns what was seen last, each
     time the same list, and looks again if it is time."""
 
@@ -46,7 +46,7 @@ def look() -> List[Gpu]:
     return amd.look() if _are_amds() else nvidia.look()
 
 
-def sampler(indexes: Sequence[int] = (), every_s: float = nvidia.SAMPLE_EVERY_S) -> Sampler:
+def sampler(indexes: Sequence[int] = (), every_s: float = nvidia.SAMPLE_EVERY_S) -> GpuUseSampler:
     """Return what tells how busy the GPUs are: those of `indexes`, or all."""
     return amd.AmdSampler(indexes, every_s) if _are_amds() else nvidia.GpuSampler(indexes, every_s)
 
