@@ -13,6 +13,7 @@ import stat
 import sys
 from typing import Callable, List
 
+from ..shared import filesystem
 from . import own_folders
 from .refusal import Refusal
 
@@ -42,11 +43,7 @@ def is_shared() -> bool:
 
 def boot_id() -> str:
     """Return the id of this boot of the machine; "" if it is unknown. Source: random(4)."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            return file.read().decode().strip()
-    except OSError:
-        return ""
+    return filesystem.read_if_possible("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def make_private(project: str) -> None:
@@ -145,12 +142,16 @@ def removals(project: str) -> str:
     return os.path.join(root(), project, "removals.jsonl")
 
 
-def record(project: str, run_id: str) -> str:
-    return os.path.join(run(project, run_id), "record.json")
+def _in_run(name: str) -> Callable[[str, str], str]:
+    """Return a function that returns the file or folder of this name in a run's folder."""
+    return lambda project, run_id: os.path.join(run(project, run_id), name)
 
 
-def logs(project: str, run_id: str) -> str:
-    return os.path.join(run(project, run_id), "logs")
+record = _in_run("record.json")
+logs = _in_run("logs")
+verified = _in_run("verified.json")  # which checkpoints TensorFlow has read to their end
+replica_dir = _in_run("replica")  # in TensorFlow's checkpoint layout
+replica = _in_run("replica.json")  # which checkpoints it has
 
 
 def _of_logs(ending: str) -> Callable[[str, str, str], str]:
@@ -201,6 +202,7 @@ state = _in_task("state.json")
 lock = _in_task("lock")
 saves, older_saves = _in_task("saves"), _in_task("saves.1")  # what it wrote elsewhere
 versions = _in_task("versions")  # the task's process reports in it what it has imported
+supervisor_log = _in_task("supervisor.log")
 started = _in_task("started")  # empty; its time is that of the run's first start
 notice = _in_task("notice.json")  # which notification of the run's end has failed
 gpu_problems = _in_task("gpu_problems.json")  # what may be wrong with its GPUs
@@ -213,21 +215,6 @@ work = _in_task("work")  # its own directory: no name in it is tfdeploy's
 def held(folder: str, kind: str) -> str:
     """Return where files of a task's folder, or of a run's, are held; see outputs/held.py."""
     return os.path.join(folder, "held", kind)
-
-
-def verified(project: str, run_id: str) -> str:
-    """Return the file that lists which checkpoints TensorFlow has read to their end."""
-    return os.path.join(run(project, run_id), "verified.json")
-
-
-def replica_dir(project: str, run_id: str) -> str:
-    """Return the folder of the run's replica on this host, in TensorFlow's checkpoint layout."""
-    return os.path.join(run(project, run_id), "replica")
-
-
-def replica(project: str, run_id: str) -> str:
-    """Return the file that lists which checkpoints the run's replica has."""
-    return os.path.join(run(project, run_id), "replica.json")
 
 
 def resuming(run_dir: str) -> str:

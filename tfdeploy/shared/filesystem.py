@@ -1,5 +1,5 @@
-"""Read, open, hash, replace, move, link or copy a file, append to one that stays small; walk
-through a folder, or remove it; recognize a full disk."""
+"""Read, open, hash, compare, replace, move, link or copy a file, append to one that stays small;
+walk through a folder, or remove it; recognize a full disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import os
 import shutil
 import stat
 from collections import deque
-from typing import Callable, Iterator, List
+from contextlib import suppress
+from typing import Callable, Iterator, List, Tuple, Union
 
 Shorten = Callable[[List[bytes]], List[bytes]]
 
@@ -26,6 +27,14 @@ def read_bytes(path: str) -> bytes:
     """Return the content of a file. Raises OSError."""
     with open(path, "rb", buffering=0) as file:
         return file.read()
+
+
+def read_if_possible(path: str) -> bytes:
+    """Return the content of a file; b"" if it can't be read."""
+    try:
+        return read_bytes(path)
+    except OSError:
+        return b""
 
 
 def read_end(path: str, size: int) -> bytes:
@@ -104,6 +113,31 @@ def open_regular(path: str, flags: int = os.O_NOFOLLOW) -> int:
     raise FileNotFoundError(path)
 
 
+def stamp(file: Union[str, int]) -> Tuple[int, ...]:
+    """Return what changes if a file is written or replaced: size, mtime in ns and inode; () if it
+    does not exist. `file` is a path, also of a link itself, or a descriptor."""
+    try:
+        info = os.fstat(file) if isinstance(file, int) else os.lstat(file)
+    except OSError:
+        return ()
+    return info.st_size, info.st_mtime_ns, info.st_ino
+
+
+def memory_file(data: bytes) -> int:
+    """Return a descriptor from which a process reads `data`: unlike a pipe it is never full, and
+    unlike a file it needs no disk and has no name."""
+    try:
+        descriptor = os.memfd_create("data")
+    except (AttributeError, OSError):  # Linux before 3.17, or a Python built with an older glibc
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
 def move_file(source: str, target: str) -> None:
     """Move a file, also to another file system: at `target` it is whole at once. Raises OSError."""
     try:
@@ -160,10 +194,8 @@ def remove_folder(folder: str) -> None:
 
 def remove_file(path: str) -> None:
     """Remove a file; ignore errors."""
-    try:
+    with suppress(OSError):
         os.remove(path)
-    except OSError:
-        pass
 
 
 def sha256(path: str) -> str:

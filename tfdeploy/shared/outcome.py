@@ -41,7 +41,8 @@ def exit_code(chief: str, find: Callable[[str], Optional[Ended]]) -> int:
     ended = result(chief, find)
     if ended != "failed":
         return SIGTERM_EXIT if ended == "stopped" else 0
-    return 1 if not found or found.cause else _shell_exit_code(found.exit or 1)
+    code = 1 if not found or found.cause else found.exit or 1
+    return 128 - code if code < 0 else code
 
 
 def _was_stopped_by_command(task: str, find: Callable[[str], Optional[Ended]]) -> bool:
@@ -57,10 +58,6 @@ def _was_stopped_by_command(task: str, find: Callable[[str], Optional[Ended]]) -
             return True
         task = found.cause
     return False
-
-
-def _shell_exit_code(code: int) -> int:
-    return 128 - code if code < 0 else code
 
 
 def describe_exit(code: int) -> str:

@@ -485,3 +485,12 @@ def load(kind: Type[R], path: str) -> R:
 def read(path: str) -> Any:
     with open(path, encoding="utf-8", errors="surrogatepass") as file:
         return json.load(file)
+
+
+def read_or_empty(kind: Type[R], path: str) -> R:
+    """Return the dict or the list in a file; an empty one if it can't be read, or has another."""
+    try:
+        found = read(path)
+    except (OSError, ValueError):
+        return kind()
+    return found if isinstance(found, kind) else kind()

@@ -36,3 +36,13 @@ def test_a_full_disk_is_recognized_by_its_error_and_by_its_message():
         assert filesystem.is_disk_full(OSError(code, message))
         assert os.strerror(code) == message
     assert not filesystem.is_disk_full(OSError(errno.EACCES, "Permission denied"))
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["in memory", "without memfd_create"])
+def test_a_file_without_a_name_has_its_data_from_the_start(monkeypatch, is_old):
+    if is_old:
+        monkeypatch.delattr(os, "memfd_create")
+    descriptor = filesystem.memory_file(b"a summary")
+    with os.fdopen(descriptor, "rb") as file:
+        assert filesystem.read_bytes(f"/proc/self/fd/{descriptor}") == b"a summary"
+        assert file.read() == b"a summary"

@@ -21,6 +21,7 @@ from .. import paths
 from ..machine import shared_directory
 from ..refusal import Refusal
 from . import installers, marker
+from .installers import BuildOrder
 
 PRUNE = "tfdeploy prune deletes old runs, releases and environments"
 PRINT_VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
@@ -70,10 +71,9 @@ def build(
         if not is_built:
             content = (requirements, constraints, locked, python, setup)
             uv_path, environ = installers.find_uv(project, uv)[0], {**os.environ, **env}
-            order = installers.BuildOrder(
-                folder, *content, environ, uv_path, _wheels(project, wheels)
-            )
-            yield from _build(order, descriptor)
+            files = _wheels(project, wheels)
+            order = BuildOrder(folder, *content, environ, uv_path, files, descriptor)
+            yield from _build(order)
         found = marker.read(folder)
         if found is not None:
             yield Built(packages=found[0], python=found[1], fresh=not is_built)
@@ -98,21 +98,22 @@ def libc() -> str:
         return ""
 
 
-def _build(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildReport]:
+def _build(order: BuildOrder) -> Iterator[BuildReport]:
     """Build; what is not complete at the end is removed."""
     _refuse_to_replace(order.folder)
     try:
         filesystem.remove_folder(order.folder)
         filesystem.remove_folder(order.work)
         _write_files(order)
-        yield from _create(order, descriptor)
+        yield from _create(order)
         try:
-            yield from _install(order, descriptor)
+            yield from _install(order)
         except uv_and_pip.Failed as failed:
             _refuse_full_disk(failed.lines)
-            yield _not_installed(order.folder, failed.words)
+            python = marker.version(order.folder)
+            yield NotInstalled(failed.words, python, os.uname().machine, libc())
             return
-        yield from _set_up(order, descriptor)
+        yield from _set_up(order)
         marker.write(order.folder, order.wheels_release)
     except OSError as error:
         raise Refusal(
@@ -135,13 +136,12 @@ def _refuse_to_replace(folder: str) -> None:
         )
 
 
-def _create(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildReport]:
+def _create(order: BuildOrder) -> Iterator[BuildReport]:
     if order.locked and not order.uv and not order.wheels:
         raise Refusal("a uv.lock needs uv, which it does not have", "install uv on the host")
     yield BuildStep("creating it")
-    command = installers.create_command(order.folder, order.python, order.uv)
     try:
-        yield from _run(order, command, "creating it", descriptor)
+        yield from _run(order, installers.create_command(order), "creating it")
     except uv_and_pip.Failed as failed:
         _refuse_full_disk(failed.lines)
         hint = "set env.python to a version that the host has" if order.python else (
@@ -150,23 +150,16 @@ def _create(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildRepo
         raise Refusal("can't create its environment: {}".format(failed.words), hint) from None
 
 
-def _install(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildReport]:
+def _install(order: BuildOrder) -> Iterator[BuildReport]:
     """Raises uv_and_pip.Failed."""
-    if not order.requirements and not order.locked:
-        return
-    if order.wheels:
-        command = installers.install_wheels_command(order.folder, order.wheels, order.uv)
-    elif order.locked:
-        command = installers.sync_command(order.python, order.uv)
-    else:
-        command = installers.install_command(order.folder, order.texts, order.uv)
-    yield from _run(order, command, "installing", descriptor)
+    if order.requirements or order.locked:
+        yield from _run(order, installers.install_command(order), "installing")
 
 
-def _set_up(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildReport]:
+def _set_up(order: BuildOrder) -> Iterator[BuildReport]:
     for command in order.setup:
         try:
-            yield from _run(order, ["sh", "-c", command], "setup", descriptor)
+            yield from _run(order, ["sh", "-c", command], "setup")
         except uv_and_pip.Failed as failed:
             _refuse_full_disk(failed.lines)
             last = failed.lines[-1] if failed.lines else "it printed nothing"
@@ -176,14 +169,11 @@ def _set_up(order: installers.BuildOrder, descriptor: int) -> Iterator[BuildRepo
             ) from None
 
 
-def _run(
-    order: installers.BuildOrder, argv: List[str], doing: str, descriptor: int
-) -> Iterator[BuildReport]:
+def _run(order: BuildOrder, argv: List[str], doing: str) -> Iterator[BuildReport]:
     """Run a program of the build; report what it prints. Raises uv_and_pip.Failed."""
-    env = installers.variables(order.folder, order.environ, order.uv)
     progress = uv_and_pip.InstallerProgress()
     with marker.cache_in_use():
-        for line in installers.run_program(argv, env, order.work, descriptor):
+        for line in installers.run_program(order, argv):
             progress.take(line)
             yield BuildStep(": ".join(filter(None, (doing, progress.text))))
 
@@ -198,11 +188,7 @@ def _refuse_full_disk(lines: List[str]) -> None:
         raise Refusal("its disk is full: its environment can't be built", PRUNE)
 
 
-def _not_installed(folder: str, words: str) -> NotInstalled:
-    return NotInstalled(words, marker.version(folder), os.uname().machine, libc())
-
-
-def _write_files(order: installers.BuildOrder) -> None:
+def _write_files(order: BuildOrder) -> None:
     """Write what installers read into an empty folder."""
     os.mkdir(order.work, 0o700)
     os.makedirs(paths.cache(), exist_ok=True)

@@ -4,7 +4,6 @@ agent."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import select
@@ -13,12 +12,13 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from typing import Callable, Container, Deque, Dict, Iterator, List, Mapping, Tuple
+from contextlib import suppress
+from typing import Deque, Dict, Iterator, List, Tuple
 
 from ...shared import uv_and_pip
 from ...shared.protocol.record import Record
 from ...shared.uv_and_pip import MAX_LINES, Failed, clean
-from .. import paths
+from .. import children, paths
 from ..refusal import Refusal
 from . import marker
 
@@ -33,8 +33,8 @@ MISLEADING = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECOD
 
 class BuildOrder(Record):
     """An environment to build in `folder`: the fields of BuildEnvironment, all variables
-    (`environ`), the path of `uv` ("" for none), and the paths of all `wheels` ([]: they come from
-    an index)."""
+    (`environ`), the path of `uv` ("" for none), the paths of all `wheels` ([]: they come from an
+    index), and the descriptor of its `lock`."""
 
     folder: str
     requirements: List[str]
@@ -45,6 +45,7 @@ class BuildOrder(Record):
     environ: Dict[str, str]
     uv: str
     wheels: List[str]
+    lock: int
 
     @property
     def texts(self) -> Dict[str, str]:
@@ -66,55 +67,50 @@ class BuildOrder(Record):
         return os.path.join(above, ".{}{}".format(name, marker.WORK))
 
 
-def create_command(folder: str, python: str, uv: str) -> List[str]:
+def create_command(order: BuildOrder) -> List[str]:
     """Return the command that creates an empty environment. Raises Refusal if this host does not
-    have the version `python`, and no uv that could provide it."""
-    if uv:
-        return [uv, "venv", "--no-project", "--python", python or sys.executable, folder]
-    return [_local_python(python), "-m", "venv", folder]
+    have the version of Python, and no uv that could provide it."""
+    if order.uv:
+        python = order.python or sys.executable
+        return [order.uv, "venv", "--no-project", "--python", python, order.folder]
+    return [_local_python(order.python), "-m", "venv", order.folder]
 
 
-def install_command(folder: str, files: Container[str], uv: str) -> List[str]:
-    """Return the command that installs what `files` in its current folder name."""
-    constraints = ["-c", CONSTRAINTS] if CONSTRAINTS in files else []
-    return [*_installer(folder, uv), "-r", REQUIREMENTS, *constraints]
+def install_command(order: BuildOrder) -> List[str]:
+    """Return the command that installs, in the folder of `texts`, exactly the wheels, without a
+    network; or what the uv.lock says, without the project itself; or what the requirements name."""
+    if order.locked and not order.wheels:
+        options = ["--frozen", "--no-install-project", "--no-dev", "--compile-bytecode"]
+        return [order.uv, "sync", *options, "--python", order.python or sys.executable]
+    if order.uv:
+        own = [order.uv, "pip", "install", "--python", marker.python(order.folder)]
+        installer = [*own, "--compile-bytecode"]  # now, because tasks write no bytecode
+    else:
+        quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+        installer = [marker.python(order.folder), "-m", "pip", "install", *quiet]
+    if order.wheels:
+        offline = ["--offline"] if order.uv else []
+        return [*installer, *offline, "--no-index", "--no-deps", *order.wheels]
+    constraints = ["-c", CONSTRAINTS] if order.constraints else []
+    return [*installer, "-r", REQUIREMENTS, *constraints]
 
 
-def install_wheels_command(folder: str, wheels: List[str], uv: str) -> List[str]:
-    """Return the command that installs exactly these wheels, without a network."""
-    offline = ["--offline"] if uv else []
-    return [*_installer(folder, uv), *offline, "--no-index", "--no-deps", *wheels]
-
-
-def sync_command(python: str, uv: str) -> List[str]:
-    """Return the command that installs what a uv.lock says, without the project itself."""
-    options = ["--frozen", "--no-install-project", "--no-dev", "--compile-bytecode"]
-    return [uv, "sync", *options, "--python", python or sys.executable]
-
-
-def variables(folder: str, environ: Mapping[str, str], uv: str) -> Dict[str, str]:
+def variables(order: BuildOrder) -> Dict[str, str]:
     """Return the variables of installers and of setup commands, which run in the environment."""
+    environ = order.environ
     own = {name: value for name, value in environ.items() if name not in MISLEADING}
-    programs = [os.path.join(folder, "bin"), *([os.path.dirname(uv)] if uv else [])]
+    programs = [os.path.join(order.folder, "bin"), *filter(None, [os.path.dirname(order.uv)])]
     return {
         **own,
         **uv_and_pip.for_uv(environ, uv_and_pip.read_settings),
         "PATH": os.pathsep.join([*programs, environ.get("PATH", os.defpath)]),
-        "VIRTUAL_ENV": folder,
-        "UV_PROJECT_ENVIRONMENT": folder,
+        "VIRTUAL_ENV": order.folder,
+        "UV_PROJECT_ENVIRONMENT": order.folder,
         "UV_CACHE_DIR": os.path.join(paths.cache(), "uv"),
         "PIP_CACHE_DIR": os.path.join(paths.cache(), "pip"),
         "UV_COMPILE_BYTECODE_TIMEOUT": "0",  # no limit: a host may be busy
         "NO_COLOR": "1",
     }
-
-
-def _installer(folder: str, uv: str) -> List[str]:
-    """Return the start of an installation. Tasks write no bytecode, so it is compiled now."""
-    if uv:
-        return [uv, "pip", "install", "--python", marker.python(folder), "--compile-bytecode"]
-    quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-    return [marker.python(folder), "-m", "pip", "install", *quiet]
 
 
 def _local_python(version: str) -> str:
@@ -137,7 +133,7 @@ def find_uv(project: str, release: str) -> Tuple[str, str]:
     """Return the path and the version of uv, both "" if there is none that runs. `release` is the
     one in which the controller sent it, if it did."""
     for path in _uv_candidates(project, release):
-        match = VERSION.match(_uv_version(path))
+        match = VERSION.match(children.output([path, "--version"], TIMEOUT_S))
         if match and (int(match[1]), int(match[2])) >= OLDEST:
             return path, match[0][3:]
     return "", ""
@@ -152,44 +148,27 @@ def _uv_candidates(project: str, release: str) -> Iterator[str]:
         yield os.path.join(paths.release(project, release), "uv")
 
 
-def _uv_version(path: str) -> str:
-    try:
-        done = subprocess.run(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode(errors="replace")
-
-
 TICK_S = 1.0
 BLOCK = 1 << 16
-PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
 
 
-def run_program(
-    argv: List[str], env: Dict[str, str], folder: str, descriptor: int
-) -> Iterator[str]:
-    """Run a program in `folder`; yield each line that it prints, and "" if there is none for a
-    second. Raises Failed if it fails, OSError if it can't be run_program.
+def run_program(order: BuildOrder, argv: List[str]) -> Iterator[str]:
+    """Run a program of the build; yield each line that it prints, and "" if there is none for a
+    second. Raises Failed if it fails, OSError if it can't be run.
 
-    It inherits the `descriptor` of a lock, so that the lock lasts as long as any of its processes.
-    They end if this generator is closed, or the agent killed.
+    It inherits the lock, which so lasts as long as any of its processes. They end if this generator
+    is closed, or the agent killed.
     """
     process = subprocess.Popen(
         argv,
-        cwd=folder,
-        env=env,
+        cwd=order.work,
+        env=variables(order),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        pass_fds=[descriptor],
-        preexec_fn=_die_with_parent(os.getpid()),
+        pass_fds=[order.lock],
+        preexec_fn=children.die_with(os.getpid()),
     )
     last: Deque[str] = deque(maxlen=MAX_LINES)
     try:
@@ -226,22 +205,8 @@ def _read_lines(descriptor: int) -> Iterator[str]:
 
 def _kill_program(process: "subprocess.Popen[bytes]") -> None:
     """Kill what is left of a program: it leads a process group of its own."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
-
-
-def _die_with_parent(parent: int) -> Callable[[], None]:
-    """Return what the child runs before exec, so that it dies when the agent is killed."""
-    libc = ctypes.CDLL(None)
-
-    def before_exec() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return before_exec

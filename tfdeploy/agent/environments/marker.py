@@ -15,9 +15,9 @@ import os
 import re
 import time
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
-from ...shared import records
+from ...shared import filesystem, records
 from .. import paths
 
 NAME = "tfdeploy.json"
@@ -29,15 +29,11 @@ VERSION = re.compile(r"^version(?:_info)? *= *([\d.]+)", re.M)
 def read(folder: str) -> Optional[Tuple[Dict[str, str], str]]:
     """Return the packages and the Python version of a complete environment; None if it is not
     complete, or its Python is not that of the build any more."""
-    try:
-        found: Dict[str, Any] = records.read(file(folder))
-        packages, version = dict(found["packages"]), str(found["version"])
-        program = str(found["program"])
-    except (OSError, ValueError, KeyError, TypeError):
+    found = records.read_or_empty(dict, file(folder))
+    program = _program(folder)
+    if found.get("program") != program or not os.access(program, os.X_OK):
         return None
-    if program != _program(folder) or not os.access(program, os.X_OK):
-        return None
-    return packages, version
+    return found["packages"], found["version"]
 
 
 def write(folder: str, wheels: str = "") -> None:
@@ -49,10 +45,7 @@ def write(folder: str, wheels: str = "") -> None:
 
 def wheels(folder: str) -> str:
     """Return the release of wheels that an environment was built from, "" if there is none."""
-    try:
-        return str(records.read(file(folder))["wheels"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+    return str(records.read_or_empty(dict, file(folder)).get("wheels", ""))
 
 
 def file(folder: str) -> str:
@@ -72,11 +65,8 @@ def packages(folder: str) -> Dict[str, str]:
 
 def version(folder: str) -> str:
     """Return the version of the environment's Python, "" if it is unknown."""
-    try:
-        with open(os.path.join(folder, "pyvenv.cfg"), encoding="utf-8") as file:
-            match = VERSION.search(file.read())
-    except OSError:
-        return ""
+    settings = filesystem.read_if_possible(os.path.join(folder, "pyvenv.cfg"))
+    match = VERSION.search(settings.decode(errors="replace"))
     return match[1] if match else ""
 
 

@@ -12,6 +12,7 @@ import shutil
 from contextlib import suppress
 from typing import Dict, List
 
+from ...shared.filesystem import read_if_possible
 from ...shared.records import Launch
 
 DISTRIBUTION = re.compile(r"([\w.]+?)-(\d[\w.+!]*)(?:-py[\d.]+)?\.(?:dist|egg)-info$", re.ASCII)
@@ -42,12 +43,8 @@ def _folders(python: str, name: str) -> List[str]:
     """Return the folders with packages that a Python imports, the first ones first; `name` is
     python3.11, for example."""
     prefixes = [os.path.dirname(os.path.dirname(python))]
-    try:
-        with open(os.path.join(prefixes[0], "pyvenv.cfg"), errors="replace") as file:
-            is_alone = not re.search(r"(?mi)^include-system-site-packages *= *true", file.read())
-    except OSError:  # no virtual environment
-        is_alone = False
-    if not is_alone:
+    settings = read_if_possible(os.path.join(prefixes[0], "pyvenv.cfg"))  # of a virtual environment
+    if not settings or re.search(rb"(?mi)^include-system-site-packages *= *true", settings):
         real = os.path.dirname(os.path.dirname(os.path.realpath(python)))
         prefixes = [os.path.expanduser("~/.local"), *prefixes, real]
     places = itertools.product(prefixes, LIBRARIES, (name, "python3"), PACKAGES)

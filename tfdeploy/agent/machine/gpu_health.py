@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Dict, Iterator, List, Sequence, Tuple
 from xml.etree.ElementTree import Element
 
@@ -59,9 +60,7 @@ def _memory(gpu: Element) -> Iterator[str]:
     volatile = gpu.find("ecc_errors/volatile")
     cells = [] if volatile is None else [*volatile.iter()]
     errors = sum(nvidia.number(each.text) for each in cells if "uncorrectable" in each.tag)
-    errors += nvidia.number(
-        gpu.findtext("ecc_errors/volatile/double_bit/total")
-    )  # of older drivers
+    errors += nvidia.number(gpu.findtext("ecc_errors/volatile/double_bit/total"))  # older drivers
     if errors:
         yield "{} uncorrectable memory errors since it was reset".format(errors)
     retired = nvidia.number(gpu.findtext("retired_pages/double_bit_retirement/retired_count"))
@@ -98,13 +97,10 @@ def xids() -> Dict[str, List[str]]:
         log = os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return found
-    try:
+    with suppress(OSError):  # its end, or a record was overwritten
         for _ in range(MAX_RECORDS):
             match = XID.search(os.read(log, RECORD_BYTES).decode(errors="replace"))
             if match:
                 found.setdefault(match[1], []).append(match[2])
-    except OSError:  # its end, or a record was overwritten
-        pass
-    finally:
-        os.close(log)
+    os.close(log)
     return found

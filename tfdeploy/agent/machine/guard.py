@@ -16,7 +16,7 @@ from typing import Dict, List, Optional, Set, Tuple
 
 from ...shared import filesystem
 from .. import paths
-from . import listeners, process
+from . import listeners, process, sockets
 from .listeners import ListeningSocket
 
 Range = Tuple[int, int]
@@ -106,12 +106,8 @@ def hold_ports(task_dir: str) -> Range:
 
 def read_ports(task_dir: str) -> Optional[Range]:
     """Return the ports of a task; None if it has none."""
-    try:
-        text = filesystem.read_bytes(paths.source_ports(task_dir))
-    except OSError:
-        return None
-    first, last = map(int, text.split())
-    return first, last
+    numbers = filesystem.read_if_possible(paths.source_ports(task_dir)).split()
+    return (int(numbers[0]), int(numbers[1])) if numbers else None
 
 
 def some_ports(ports: Range) -> List[int]:
@@ -127,7 +123,7 @@ def _hold_ports() -> Range:
         held: List[socket.socket] = []
         try:
             for port in range(first, first + COUNT):
-                held.append(_bind(port))
+                held.append(sockets.bind(port, socket.SO_REUSEPORT))
         except OSError:  # one of them is in use
             for each in held:
                 each.close()
@@ -135,21 +131,6 @@ def _hold_ports() -> Range:
         _held.extend(held)
         return first, first + COUNT - 1
     raise OSError("no {} free ports in a row".format(COUNT))
-
-
-def _bind(port: int) -> socket.socket:
-    """Return a socket that is bound to a port of this user. Raises OSError."""
-    dual_stack = socket.has_dualstack_ipv6()
-    bound = socket.socket(socket.AF_INET6 if dual_stack else socket.AF_INET)
-    try:
-        if dual_stack:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        bound.bind(("", port))
-    except OSError:
-        bound.close()
-        raise
-    return bound
 
 
 # What it does not cover

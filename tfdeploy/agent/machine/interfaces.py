@@ -7,6 +7,8 @@ import socket
 import struct
 from typing import Iterator, Optional, Tuple
 
+from ...shared import filesystem
+
 SIOCGIFADDR = 0x8915  # netdevice(7)
 GLOBAL = "00"  # the scope of an IPv6 address in /proc/net/if_inet6
 
@@ -25,11 +27,7 @@ def with_address(address: str) -> str:
 def megabits_per_s(name: str) -> Optional[int]:
     """Return the speed at which a card runs, as it agreed with the switch; None if it reports none,
     as loopback and Wi-Fi. Source: Documentation/ABI/testing/sysfs-class-net, speed."""
-    try:
-        with open("/sys/class/net/{}/speed".format(name)) as file:
-            speed = int(file.read())
-    except (OSError, ValueError):
-        return None
+    speed = int(filesystem.read_if_possible("/sys/class/net/{}/speed".format(name)) or 0)
     return speed if speed > 0 else None
 
 
@@ -49,11 +47,7 @@ def _ipv4_addresses() -> Iterator[Tuple[str, str]]:
 
 def _ipv6_addresses() -> Iterator[Tuple[str, str]]:
     """Yield the global IPv6 addresses of all interfaces. Source: proc(5), /proc/net/if_inet6."""
-    try:
-        with open("/proc/net/if_inet6") as table:
-            rows = [line.split() for line in table]
-    except OSError:  # the kernel has no IPv6
-        return
-    for address, _, _, scope, _, name in rows:
+    rows = filesystem.read_if_possible("/proc/net/if_inet6").decode().splitlines()  # none without
+    for address, _, _, scope, _, name in map(str.split, rows):
         if scope == GLOBAL:
             yield socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address)), name

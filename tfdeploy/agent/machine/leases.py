@@ -176,6 +176,11 @@ def taken_refusal(name: str, holder: Holder) -> Refusal:
     )
 
 
+def port(number: int) -> str:
+    """Return the name of a port's lease."""
+    return "port/{}".format(number)
+
+
 def title(resource: str) -> str:
     """Return a resource in words, for example `port 2222`. Only nvidia-smi knows a GPU's index."""
     return "a GPU" if resource.startswith("gpu/") else resource.replace("/", " ")

@@ -11,17 +11,19 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import subprocess
 from typing import List, Optional, Sequence
 
+from ...shared.filesystem import read_if_possible
+from .. import children
 from ..refusal import Refusal
+from . import process
 
 PROPERTIES = ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
 LOGIND = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 BUSCTL = ("busctl", "--system", "get-property", *LOGIND, *PROPERTIES)
 BUSCTL_TIMEOUT_S = 5.0
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-SESSION = re.compile(r"/session-[^/\n]*\.scope(/|$)", re.M)
+SESSION = re.compile(rb"/session-[^/\n]*\.scope(/|$)", re.M)
 USER_SCOPE = ("systemd-run", "--user", "--scope", "--quiet", "--")
 
 
@@ -31,7 +33,7 @@ def logout_refusal(root: str = "/", user: Optional[str] = None) -> Optional[Refu
     `user` is this process's user by default. If the result is None, a command that starts with
     `scope_command()` outlives the login. `root` is the folder below which the machine's files are.
     """
-    user = user or _own_name()
+    user = user or process.user_name(os.getuid())
     setting = _kill_setting(root, user)
     if setting is None or _lingers(root, user):
         return None
@@ -47,7 +49,7 @@ def scope_command(root: str = "/", user: Optional[str] = None) -> List[str]:
     The command keeps its process id, session and open descriptors. The user must linger, or the
     command is killed soon after the last logout.
     """
-    return list(USER_SCOPE) if _kill_setting(root, user or _own_name()) else []
+    return list(USER_SCOPE) if _kill_setting(root, user or process.user_name(os.getuid())) else []
 
 
 def kill_setting(
@@ -70,31 +72,14 @@ def _kill_setting(root: str, user: str) -> Optional[str]:
     """Return the setting by which processes started in this session are killed, or None."""
     if not os.path.isdir(os.path.join(root, "run/systemd/system")):  # sd_booted(3)
         return None
-    if not SESSION.search(_read_text(os.path.join(root, "proc/self/cgroup"))):
+    if not SESSION.search(read_if_possible(os.path.join(root, "proc/self/cgroup"))):
         return None
-    answer = _ask_logind()
+    # A value is `b true`, or for example `as 2 "ada" "bob"`.
+    answer = children.output(BUSCTL, BUSCTL_TIMEOUT_S).splitlines()
     if len(answer) != len(PROPERTIES):
         return None  # unknown; distributions build logind with KillUserProcesses=no
     switch, only, excluded = answer
     return kill_setting(user, switch == "b true", _quoted(only), _quoted(excluded))
-
-
-def _ask_logind() -> List[str]:
-    """Return the values of PROPERTIES as busctl(1) prints them; [] if logind does not answer.
-
-    A value is `b true`, or for example `as 2 "ada" "bob"`.
-    """
-    try:
-        done = subprocess.run(
-            BUSCTL,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=BUSCTL_TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.decode(errors="replace").splitlines()
 
 
 def _quoted(value: str) -> List[str]:
@@ -108,21 +93,6 @@ def _lingers(root: str, user: str) -> bool:
     """
     name = user.replace("\\", "\\\\")
     return os.path.exists(os.path.join(root, "var/lib/systemd/linger", name))
-
-
-def _own_name() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
-
-
-def _read_text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def login_shell() -> str:

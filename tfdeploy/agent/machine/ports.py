@@ -8,7 +8,7 @@ import socket
 from typing import Collection, List, Sequence
 
 from ..refusal import Refusal
-from . import leases, process
+from . import leases, process, sockets
 
 # Below the ports that Linux uses for outgoing connections (ip(7), ip_local_port_range).
 CANDIDATES = range(20000, 32768)
@@ -51,7 +51,7 @@ def choose(count: int, among: Sequence[int] = (), awaited: Collection[str] = ())
     first = random.randrange(len(candidates))
     chosen: List[int] = []
     for port in (*candidates[first:], *candidates[:first]):
-        resource = "port/{}".format(port)
+        resource = leases.port(port)
         if resource not in awaited and leases.holder(resource) is None and is_free(port):
             chosen.append(port)
         if len(chosen) == count:
@@ -66,18 +66,13 @@ def is_free(port: int) -> bool:
     TensorFlow listens on all interfaces, so a listener on any of them blocks the port. Raises
     Refusal if this user may not open the port.
     """
-    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        try:
-            probe.bind(("", port))
-        except PermissionError:
-            raise Refusal(
-                "this user may not open port {}".format(port),
-                "ports below 1024 are reserved for root: give the host other ports",
-            ) from None
-        except OSError:
-            return False
+    try:
+        sockets.bind(port, socket.SO_REUSEADDR).close()
+    except PermissionError:
+        raise Refusal(
+            "this user may not open port {}".format(port),
+            "ports below 1024 are reserved for root: give the host other ports",
+        ) from None
+    except OSError:
+        return False
     return True

@@ -12,6 +12,7 @@ import re
 import resource
 import signal
 import time
+from contextlib import suppress
 from typing import Dict, List, Optional, Set, Tuple
 
 from ...shared import filesystem
@@ -166,10 +167,7 @@ def stat(pid: int) -> List[bytes]:
 
 def read(pid: int, name: str) -> bytes:
     """Return the content of a file of /proc/<pid>; b"" if it cannot be read."""
-    try:
-        return filesystem.read_bytes("/proc/{}/{}".format(pid, name))
-    except OSError:  # the process ended, or belongs to another user
-        return b""
+    return filesystem.read_if_possible("/proc/{}/{}".format(pid, name))
 
 
 def find_stopped(pid: int) -> Optional[int]:
@@ -188,10 +186,8 @@ def is_readable(pid: int) -> bool:
 
 def send_signal(pid: int, number: int) -> None:
     """Send a signal to a process that may already have ended."""
-    try:
+    with suppress(OSError):
         os.kill(pid, number)
-    except OSError:
-        pass
 
 
 def _pids() -> List[int]:
@@ -222,22 +218,18 @@ def _is_alive(fields: List[bytes]) -> bool:
 
 
 def _disable_core_file(pid: int) -> None:
-    try:
+    with suppress(OSError, ValueError):  # the process ended
         _, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, hard))
-    except (OSError, ValueError):  # the process ended
-        pass
 
 
 def socket_inodes(pid: int) -> Set[str]:
     """Return the inodes of the sockets that a process has open, as far as readable."""
     folder = "/proc/{}/fd".format(pid)
     inodes = set()
-    try:
+    with suppress(OSError):
         for name in os.listdir(folder):
             target = os.readlink(os.path.join(folder, name))
             if target.startswith("socket:["):
                 inodes.add(target[8:-1])
-    except OSError:
-        pass
     return inodes

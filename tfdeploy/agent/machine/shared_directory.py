@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 from ...shared import filesystem
 from ...shared.protocol.message import Done
@@ -46,10 +47,8 @@ def claim_mark(word: str, host: str) -> Marked:
 
 
 def remove_mark(word: str) -> Done:
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(_mark_path(word))
-    except FileNotFoundError:
-        pass
     return Done()
 
 

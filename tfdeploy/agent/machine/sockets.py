@@ -6,6 +6,7 @@ import errno
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 CHUNK = 1 << 16
@@ -140,6 +141,22 @@ def listen(port: int, backlog: Optional[int] = None) -> socket.socket:
     )
 
 
+def bind(port: int, option: int) -> socket.socket:
+    """Return a socket that is bound to a port of all addresses, and does not listen. `option` says
+    what may share the port: SO_REUSEADDR or SO_REUSEPORT. Raises OSError."""
+    dual_stack = socket.has_dualstack_ipv6()
+    bound = socket.socket(socket.AF_INET6 if dual_stack else socket.AF_INET)
+    try:
+        if dual_stack:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.setsockopt(socket.SOL_SOCKET, option, 1)
+        bound.bind(("", port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
 class ConnectionLimit:
     """At most MAX_CONNECTIONS at a time. Beyond, a new one replaces the oldest one of the address
     that has most: a flood costs only its own host its connections."""
@@ -172,10 +189,8 @@ class ConnectionLimit:
 
 def _hang_up(connection: socket.socket) -> None:
     """Wake the thread that waits for this connection, which then closes it."""
-    try:
+    with suppress(OSError):  # it has closed by itself
         socket.socket.shutdown(connection, socket.SHUT_RDWR)  # not SSLSocket's: it is in use
-    except OSError:
-        pass  # it has closed by itself
 
 
 class ConnectionServer:

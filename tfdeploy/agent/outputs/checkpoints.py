@@ -11,9 +11,10 @@ from __future__ import annotations
 import errno
 import os
 from itertools import islice
-from typing import Dict, Iterator, List, Optional, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from ...shared import filesystem, records, state_file
+from ...shared.filesystem import stamp
 from ...shared.protocol.outputs import HashedFile, HeldCheckpoint
 from ...shared.records import Launch
 from .. import paths
@@ -39,7 +40,7 @@ class OpenCheckpoint:
         return (
             state_file.read(folder)[:1] == [self.name]
             and _files_of(folder, self.name) == [*self.files]
-            and all(_stamp(os.path.join(folder, f)) == _stamp(fd) for f, fd in self.files.items())
+            and all(stamp(os.path.join(folder, f)) == stamp(fd) for f, fd in self.files.items())
         )
 
     def close(self) -> None:
@@ -72,14 +73,14 @@ class CheckpointWatch:
 
     def __init__(self, project: str, run: str, task: str) -> None:
         self._folder = _checkpoint_dir(project, run, task)
-        self._stamp: Optional[Tuple[int, int, int]] = None
+        self._stamp: Tuple[int, ...] = ()
         self._newest = ""
         self._seen: Tuple[str, List[str]] = ("", [])
 
     def poll(self, has_ended: bool = False) -> List[str]:
         """Return the name of the newest checkpoint, if it is new and complete; else []."""
-        stamp = _stamp(os.path.join(self._folder, state_file.STATE))
-        if stamp is None or stamp == self._stamp:
+        found = stamp(os.path.join(self._folder, state_file.STATE))
+        if found in ((), self._stamp):
             return []
         newest = state_file.read(self._folder)[:1]
         files = _files_of(self._folder, newest[0]) if newest else None
@@ -88,7 +89,7 @@ class CheckpointWatch:
         before, self._seen = self._seen, (newest[0], files)
         if before != self._seen and not has_ended:
             return []
-        self._stamp = stamp
+        self._stamp = found
         if newest[0] == self._newest:
             return []
         self._newest = newest[0]
@@ -131,11 +132,3 @@ def _files_of(folder: str, name: str) -> Optional[List[str]]:
         return state_file.file_set(os.listdir(folder), name)
     except OSError:
         return None
-
-
-def _stamp(path: Union[str, int]) -> Optional[Tuple[int, int, int]]:
-    try:
-        info = os.stat(path)
-    except OSError:
-        return None
-    return (info.st_mtime_ns, info.st_size, info.st_ino)

@@ -29,7 +29,6 @@ class EventFile:
 def events(project: str, run: str, task: str) -> EventFiles:
     """List a task's event files, sorted by the folder that has them; none for a task that was never
     started on this host. If all tasks share one checkpoint directory, its files are the chief's."""
-    # `status` loads this module, and does not need the message
     if task not in paths.tasks(project, run):
         return EventFiles({})
     task_dir = paths.task(project, run, task)

@@ -235,16 +235,8 @@ def _take_file(source: str, target: str, is_live: bool) -> None:
     os.symlink(os.path.abspath(source), target)
 
 
-def _stamps(work: str, unit: UnitToHold) -> List[Optional[Tuple[int, int, int]]]:
-    return [_stamp(os.path.join(work, path)) for path in unit.files]
-
-
-def _stamp(path: str) -> Optional[Tuple[int, int, int]]:
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return None
-    return info.st_size, info.st_mtime_ns, info.st_ino
+def _stamps(work: str, unit: UnitToHold) -> List[Tuple[int, ...]]:
+    return [filesystem.stamp(os.path.join(work, path)) for path in unit.files]
 
 
 def _describe(held_dir: str, unit: UnitToHold) -> HeldUnit:

@@ -220,11 +220,8 @@ def all_units(walk: Walk, task_dir: str, folders: List[str]) -> Iterator[Unit]:
 
 def load_given(task_dir: str) -> Files:
     """Return what was given to a task, by its path in the task's directory."""
-    try:
-        stored = records.read(paths.given(task_dir))
-        return {path: (int(size), int(mtime_ns)) for path, (size, mtime_ns) in stored.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
+    stored = records.read_or_empty(dict, paths.given(task_dir))
+    return {path: (size, mtime_ns) for path, (size, mtime_ns) in stored.items()}
 
 
 def store_given(task_dir: str, files: Files) -> None:

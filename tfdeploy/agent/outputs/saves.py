@@ -12,7 +12,7 @@ import stat
 from typing import Dict, Iterable, List, Tuple
 
 from ...shared.event_records import EVENTS
-from ...shared.filesystem import walk
+from ...shared.filesystem import read_if_possible, walk
 from ...shared.protocol.outputs import SavedPath
 from ...shared.records import Launch
 from ...shared.units import SKIPPED_FOLDER
@@ -104,14 +104,9 @@ class Saves:
 
 def _read(task_dir: str) -> List[str]:
     """Return the recorded paths, the newest last. One is incomplete if the disk was full."""
-    found: List[str] = []
-    for file in (paths.older_saves(task_dir), paths.saves(task_dir)):
-        try:
-            with open(file, "rb") as record:
-                found += map(os.fsdecode, record.read().split(b"\0"))
-        except OSError:
-            continue
-    return [path for path in found if path.startswith("/")]
+    files = (paths.older_saves(task_dir), paths.saves(task_dir))
+    found = b"\0".join(map(read_if_possible, files)).split(b"\0")
+    return [os.fsdecode(path) for path in found if path.startswith(b"/")]
 
 
 def _started_ns(task_dir: str) -> int:

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import takewhile
 from typing import Any, Dict, Generator, Iterator, List, Set, Tuple
 
@@ -37,7 +37,7 @@ def verify_held(
     hashed = parallel.begin(lambda: [_hash_files(held_dir, found) for found in complete])
     names = [found.name for found in complete]
     verified: Set[str] = set()
-    stored = _stored(memory)
+    stored = records.read_or_empty(dict, memory)  # the files of checkpoints, by name
     if stored.keys() & names:
         verified = {each.name for each in hashed() if stored.get(each.name) == to_json(each.files)}
     wanted = names if every else takewhile(lambda name: name not in verified, names)
@@ -100,23 +100,12 @@ def task_python(path: str) -> str:
     return sys.executable
 
 
-def _stored(memory: str) -> Dict[str, Any]:
-    """Return what `remember_verified` has stored in a file: the files of checkpoints, by name."""
-    try:
-        return dict(records.read(memory))
-    except (OSError, ValueError, TypeError):
-        return {}
-
-
 def remember_verified(memory: str, checkpoints: List[HeldCheckpoint]) -> None:
     """Store in a file that these were verified: verifying again means to start TensorFlow."""
     if not checkpoints:
         return
-    try:
-        stored = {found.name: to_json(found.files) for found in checkpoints}
-        records.write(memory, stored)
-    except OSError:
-        pass  # a full disk: then they are verified again
+    with suppress(OSError):  # a full disk: then they are verified again
+        records.write(memory, {found.name: to_json(found.files) for found in checkpoints})
 
 
 def _hash_files(held_dir: str, found: HeldCheckpoint) -> HeldCheckpoint:

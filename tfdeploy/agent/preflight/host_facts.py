@@ -14,7 +14,7 @@ from ...shared import parallel
 from ...shared.protocol.message import parse
 from ...shared.protocol.preflight import ImportFacts, Statement, SurveyAnswer
 from ...shared.records import GpuNeed
-from .. import paths
+from .. import children, paths
 from ..environments import marker
 from ..machine import gpu_health, gpus, logind, shared_directory
 from ..machine.devices import nvidia, vendors
@@ -39,7 +39,7 @@ except BaseException as error:
     result = {"error": "{}: {}".format(type(error).__name__, error)}
 print("\\n" + json.dumps(result))
 """
-RSYNC_VERSION = re.compile(rb"rsync +version v?([\w.]+)")
+RSYNC_VERSION = re.compile(r"rsync +version v?([\w.]+)")
 DRIVER = ("--query-gpu=driver_version", "--format=csv,noheader")
 
 
@@ -74,22 +74,23 @@ def survey(
     # An environment is built with the agent's Python, unless hosts.toml names another version.
     own = (sys.executable, env, sources, []) if unbuilt else (python, env, sources, statements)
     tried = parallel.begin(lambda: try_program(*own))
+    rsync = RSYNC_VERSION.search(children.output(["rsync", "--version"], RSYNC_S))
     found = parallel.each(lambda module: import_module(module, python, env), imports)
     hindrances = [
         *_unsafe_directory(),
-        *_logout_refusals(),
+        logind.logout_refusal(),
         *_taken_gpus(need, host_gpus),
         *_missing_programs(_findable(programs, python, environment, unbuilt)),
-        *_unguarded(network),
+        guard_refusal(network),
     ]
     return SurveyAnswer(
         version=".".join(map(str, sys.version_info[:3])),
         imports=dict(zip(imports, found)),  # noqa: B905 - Python 3.8 has no strict
-        rsync=_rsync_version(),
+        rsync=rsync[1] if rsync else "",
         gpus={str(gpu.index): gpu.name for gpu in listed},
         here=shared_directory.store_id(),
         free_bytes=disk.f_bavail * disk.f_frsize,
-        hindrances=[(refusal.message, refusal.hint) for refusal in hindrances],
+        hindrances=[(each.message, each.hint) for each in hindrances if each],
         times=(started, time.time()),
         driver=nvidia.run_nvidia_smi(*DRIVER).partition("\n")[0].strip() if listed else "",
         unbuilt=unbuilt,
@@ -143,27 +144,6 @@ def import_module(module: str, python: str, env: Dict[str, str]) -> ImportFacts:
     except (ValueError, IndexError):
         end = exit_name(done.returncode)
         return ImportFacts(error="the import ended with {}".format(end))
-
-
-def _rsync_version() -> str:
-    try:
-        done = subprocess.run(["rsync", "--version"], stdout=subprocess.PIPE, timeout=RSYNC_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    match = RSYNC_VERSION.search(done.stdout)
-    return match[1].decode() if match else ""
-
-
-def _logout_refusals() -> Iterator[Refusal]:
-    refusal = logind.logout_refusal()
-    if refusal is not None:
-        yield refusal
-
-
-def _unguarded(network: str) -> Iterator[Refusal]:
-    refusal = guard_refusal(network)
-    if refusal is not None:
-        yield refusal
 
 
 def _taken_gpus(need: GpuNeed, host_gpus: Dict[int, str]) -> Iterator[Refusal]:

@@ -87,7 +87,8 @@ def measure_link(
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = DeadlineSocket(opened, limit_s)
             asked = {"seconds": seconds, "bytes": max_bytes}
-            peer = _introduce(connection, client, secret, asked)
+            answer = signing.exchange(connection, secret, client, asked)
+            peer = signing.read(Interface, answer)
             round_trip_s = _ping(connection)
             _send(connection, seconds, max_bytes)
             [sent] = RATE.unpack(connection.receive_exactly(RATE.size))
@@ -101,17 +102,6 @@ def measure_link(
     if not (math.isfinite(sent) and sent >= 0):
         raise Refusal("it sent an invalid rate")
     return MeasuredLink(sent, received, round_trip_s, own, peer)
-
-
-def _introduce(connection: DeadlineSocket, client: str, secret: str, asked: Body) -> Interface:
-    """Say who connects and what it asks for; return the interface of the other end."""
-    nonce = os.urandom(16).hex()
-    connection.send(signing.sign(secret, signing.REQUEST, client, nonce, asked))
-    line = signing.receive_line(connection)
-    _, answered, body = signing.verify(lambda _: secret, signing.ANSWER, line)
-    if answered != nonce:
-        raise signing.Untrusted("it answers another request")
-    return signing.read(Interface, body)
 
 
 def _serve(ports_wanted: List[int], answer: Callable[[DeadlineSocket], None]) -> ConnectionServer:

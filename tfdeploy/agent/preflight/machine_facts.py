@@ -6,10 +6,10 @@ import glob
 import json
 import os
 import shutil
-import subprocess
 from typing import Iterator, List, Tuple
 
 from ...shared.protocol.preflight import MachineFacts, PythonFound
+from .. import children
 from ..environments.build import libc
 from ..machine import interfaces
 from ..machine.devices import vendors
@@ -110,33 +110,16 @@ def _below_home(path: str) -> str:
 
 def _login_python() -> str:
     """Return the python3 that a login of the user finds; "" if there is none."""
-    lines = _output([login_shell(), "-l", "-c", "command -v python3"], LOGIN_S).splitlines()
+    lines = children.output([login_shell(), "-l", "-c", "command -v python3"], LOGIN_S).splitlines()
     return lines[-1].strip() if lines else ""
 
 
 def _look(python: str, framework: str) -> Tuple[str, str]:
     """Return a Python's version and that of its framework; "" for what it does not have."""
     names = NAMES.get(framework, (framework,))
-    lines = _output([python, "-c", LOOK, framework, *names], PYTHON_S).splitlines()
+    lines = children.output([python, "-c", LOOK, framework, *names], PYTHON_S).splitlines()
     try:
         version, found = json.loads(lines[-1])
         return str(version), str(found)
     except (ValueError, IndexError, TypeError):
         return "", ""
-
-
-def _output(argv: List[str], timeout_s: float) -> str:
-    """Return what a program prints, "" if it fails or takes too long."""
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=timeout_s,
-            cwd="/",
-            start_new_session=True,  # a login shell may look for its terminal
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode(errors="replace")

@@ -113,11 +113,10 @@ def announce_end(at: float) -> List[int]:
 def seconds_left(holder: Holder) -> Optional[float]:
     """Return after which time a holder ends at the latest; None if it does not say."""
     for pid, at in END.findall(filesystem.read_bytes(SOCKETS)):
-        said = (
-            leases.holder(END_LEASE.format(int(pid), int(at))) if int(pid) == holder.pid else None
-        )
-        if said and said.pid == holder.pid:
-            return max(0.0, int(at) - time.time())
+        if int(pid) == holder.pid:
+            said = leases.holder(END_LEASE.format(int(pid), int(at)))
+            if said and said.pid == holder.pid:
+                return max(0.0, int(at) - time.time())
     return None
 
 

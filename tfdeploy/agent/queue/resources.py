@@ -50,7 +50,7 @@ def _without_awaited(launches: List[Launch], need: GpuNeed, host_gpus: Dict[int,
     """Return the need without GPUs that a run in the queue waits for, if enough are left. Raises
     Refusal if not, or if one waits for a port."""
     awaited = places.first_places()
-    for name in [port_name(port) for launch in launches for port in launch.leased_ports]:
+    for name in [leases.port(port) for launch in launches for port in launch.leased_ports]:
         if name in awaited:
             raise places.awaited_refusal(awaited[name], leases.title(name))
     refused = {gpu: awaited[host_gpus[gpu]] for gpu in need.gpus if host_gpus.get(gpu) in awaited}
@@ -77,7 +77,7 @@ def are_unleased(launch: Launch) -> bool:
     """Return whether nobody has leases of what a task waits for. This is much faster than to try
     to take them."""
     free = [name for name in gpus_of(launch).values() if not leases.is_held(name)]
-    awaited = [leases.is_held(port_name(port)) for port in launch.own_ports]
+    awaited = [leases.is_held(leases.port(port)) for port in launch.own_ports]
     return len(free) >= len(launch.gpus) and not any(awaited)
 
 
@@ -101,9 +101,9 @@ def foreign_use(names: List[str]) -> List[Refusal]:
 
 def require_free(port: int, task: str) -> None:
     """Raise Refusal if a run has the lease of a port, or a program uses it."""
-    holder = leases.holder(port_name(port))
+    holder = leases.holder(leases.port(port))
     if holder is not None:
-        raise leases.taken_refusal(leases.title(port_name(port)), holder)
+        raise leases.taken_refusal(leases.title(leases.port(port)), holder)
     ports.require_free(port, task)
 
 
@@ -115,7 +115,7 @@ def gpus_of(launch: Launch) -> Dict[int, str]:
 
 def _needed(launch: Launch, host_gpus: Dict[int, str]) -> List[str]:
     """Return the names of all leases that a task takes some of, without that of a heartbeat."""
-    own = [port_name(port) for port in launch.own_ports]
+    own = [leases.port(port) for port in launch.own_ports]
     return [*own, *(host_gpus[gpu] for gpu in launch.gpu_choice or launch.gpus)]
 
 
@@ -137,7 +137,7 @@ def _with_gpus(
 
 def _acquire_ports(numbers: List[int], tasks: List[str]) -> Dict[int, int]:
     """Acquire the leases of these ports, each for its task; return their descriptors by port."""
-    descriptors = _acquire([port_name(port) for port in numbers])
+    descriptors = _acquire([leases.port(port) for port in numbers])
     try:
         for port, task in zip(numbers, tasks):  # noqa: B905 - Python 3.8 has no strict
             ports.require_free(port, task)
@@ -145,11 +145,6 @@ def _acquire_ports(numbers: List[int], tasks: List[str]) -> Dict[int, int]:
         leases.release(descriptors)
         raise
     return dict(zip(numbers, descriptors))  # noqa: B905 - as above
-
-
-def port_name(port: int) -> str:
-    """Return the name of a port's lease."""
-    return "port/{}".format(port)
 
 
 def _acquire(names: List[str]) -> List[int]:
@@ -161,6 +156,6 @@ def _acquire(names: List[str]) -> List[int]:
             return leases.acquire(names)
         except leases.ResourceTaken as taken:
             if taken.holder.run or time.monotonic() > deadline:
-                name = taken.resource.replace("/", " ")
-                raise leases.taken_refusal(name, taken.holder) from None
+                title = leases.title(taken.resource)
+                raise leases.taken_refusal(title, taken.holder) from None
         time.sleep(0.05)

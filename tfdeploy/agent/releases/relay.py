@@ -1,8 +1,9 @@
 """The verbs `share` and `fetch`: copy a release from host to host instead of from the controller.
 
 Both ends show the same certificate, which the controller created for this push and sent by SSH. No
-other process can connect, answer or read the traffic. The certificate is stored in no file. What
-arrives is compared with the manifest, which was sent by SSH too, so a host cannot send false files.
+other process can connect, answer or read the traffic. The certificate is in no file that has a
+name. What arrives is compared with the manifest, which was sent by SSH too, so a host cannot send
+false files.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import threading
 import time
 from typing import List
 
+from ...shared import filesystem, records
 from ...shared.pack import BLOCK, FRAME, read_files
 from ...shared.protocol.releases import FilesReceived, Sharing
 from .. import paths
@@ -62,8 +64,7 @@ def fetch(project: str, release: str, address: str, port: int, identity: str) ->
 def _manifest_paths(project: str, release: str) -> List[str]:
     """Return the release's paths, in the manifest's order."""
     try:
-        with open(paths.manifest(project, release), encoding="utf-8") as file:
-            return list(json.load(file))
+        return list(records.read(paths.manifest(project, release)))
     except (OSError, ValueError):
         raise Refusal("this host has no manifest of release {}".format(release), "") from None
 
@@ -84,9 +85,8 @@ def _tls_context(protocol: int, identity: str) -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=identity[identity.index("-----BEGIN CERTIFICATE") :])
-    descriptor = os.memfd_create("identity")  # ssl requires a file; this one is in memory
+    descriptor = filesystem.memory_file(identity.encode())  # ssl requires a file
     try:
-        os.write(descriptor, identity.encode())
         context.load_cert_chain("/proc/self/fd/{}".format(descriptor))
     finally:
         os.close(descriptor)

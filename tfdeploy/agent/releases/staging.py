@@ -10,20 +10,21 @@ import hashlib
 import json
 import os
 import stat
+from contextlib import suppress
 from typing import Any, Dict, Iterator, List, Optional, Set
 
-from ...shared import filesystem
+from ...shared import filesystem, records
 
 Manifest = Dict[str, List[Any]]
 
 
 class BaseRelease:
-    """A complete release on this host. `manifest_file` says what its `folder` holds; None for
-    `folder` means that there is no such release yet."""
+    """A complete release on this host. `manifest_file` says what its `folder` holds, unless another
+    version of tfdeploy pushed it; None for `folder` means that there is no such release yet."""
 
     def __init__(self, folder: Optional[str], manifest_file: str) -> None:
         self._folder = folder or ""
-        self._manifest = _read_manifest(manifest_file) if folder else {}
+        self._manifest = records.read_or_empty(dict, manifest_file) if folder else {}
         self._by_content = {
             (entry[1], entry[2]): path
             for path, entry in self._manifest.items()
@@ -72,15 +73,6 @@ def _link(source: str, target: str) -> None:
     except FileExistsError:  # an interrupted push left something else
         os.remove(target)
         os.link(source, target, follow_symlinks=False)
-
-
-def _read_manifest(path: str) -> Dict[str, List[Any]]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            manifest: Dict[str, List[Any]] = json.load(file)
-            return manifest if isinstance(manifest, dict) else {}
-    except (OSError, ValueError):  # another version of tfdeploy pushed the release
-        return {}
 
 
 # The resolutions, in ns, with which file systems store times.
@@ -254,11 +246,9 @@ def make_writable(top: str) -> None:
 
 
 def _make_folder_writable(folder: str) -> None:
-    try:
+    with suppress(OSError):
         if not os.path.islink(folder):
             os.chmod(folder, 0o755)
-    except OSError:
-        pass
 
 
 def _write_file(path: str, blocks: Iterator[bytes], entry: List[Any]) -> str:

@@ -6,7 +6,7 @@ import select
 import sys
 import time
 from itertools import chain
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Union
 
 from ...shared.protocol.reports import LogLines, NewCheckpoint, NewOutputs, RunEvent, StateChange
 from ...shared.records import ENDED, TaskReport
@@ -50,10 +50,8 @@ def follow(
     if samples:
         return _to_end(Sampler(project, run, tasks, chief, lines or 0, cursors or {}), forever)
     follower = Follower(project, run, tasks, chief)
-    if logs and grep:
-        follower.open_selected_logs(lines, cursors or {}, grep)
-    elif logs:
-        follower.open_logs(lines, cursors or {})
+    if logs:
+        follower.open_logs(lines, cursors or {}, grep)
     begin = follower.cursors() if lines is not None and not grep else iter(())
     return chain(begin, _to_end(follower, forever))
 
@@ -87,17 +85,15 @@ class Follower:
             self._saves = checkpoints.CheckpointWatch(project, run, chief)
             self._outputs = listing.OutputWatch(project, run, chief)
 
-    def open_logs(self, lines: Optional[int], cursors: Dict[str, str]) -> None:
-        for task, path in self._log_files():
-            self.logs.append(Tail(task, path, lines, cursors.get(task)))
-
-    def open_selected_logs(self, lines: Optional[int], cursors: Dict[str, str], grep: str) -> None:
-        """Open the logs for the lines that match: of those that exist now, the last `lines`. A
-        cursor continues where an earlier request ended: then there is no limit."""
-        select = matcher(grep)
-        for task, path in self._log_files():
-            tail = Tail(task, path, None, cursors.get(task))
-            self.logs.append(SelectedLines(tail, select, None if task in cursors else lines))
+    def open_logs(self, lines: Optional[int], cursors: Dict[str, str], grep: str) -> None:
+        """Open the logs, with `grep` for the lines that match: of those that exist now, the last
+        `lines`. A cursor continues where an earlier request ended: then there is no limit."""
+        select = matcher(grep) if grep else None
+        for task in self.tasks:
+            limit = None if task in cursors else lines
+            path = paths.log(self._project, self._run, task)
+            tail = Tail(task, path, None if select else limit, cursors.get(task))
+            self.logs.append(SelectedLines(tail, select, limit) if select else tail)
 
     def cursors(self) -> Iterator[RunEvent]:
         return (_lines_event(log, []) for log in self.logs)
@@ -126,9 +122,6 @@ class Follower:
 
     def close(self) -> None:
         """Do nothing: no process has to end."""
-
-    def _log_files(self) -> Iterator[Tuple[str, str]]:
-        return ((task, paths.log(self._project, self._run, task)) for task in self.tasks)
 
     def _state_events(self, reports: Dict[str, TaskReport]) -> Iterator[RunEvent]:
         """Yield changes oldest first, so that no task seems to fail before its root cause."""

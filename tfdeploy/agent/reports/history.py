@@ -20,6 +20,7 @@ from ...shared.protocol.reports import GpuUse
 from ...shared.records import MAX_HISTORY_BYTES, TaskState
 from ..machine import gpu_health
 from ..machine.devices import vendors
+from ..machine.devices.nvidia import MEBIBYTE
 
 MAX_REASON = 500
 EVERY_S = 30.0
@@ -28,7 +29,6 @@ OLD_S = 300.0  # what was answered before that says nothing of now
 LAST_BYTES = 1 << 13  # more than a line has
 LOOK_EVERY_S = 1.0
 TICK_S = 1.0
-MEBIBYTE = 1 << 20
 
 
 class History:
@@ -86,13 +86,10 @@ def record_gpus(
         answer = sampler.read()
         if answer and answer is not written:
             written = answer
-            try:
-                if append_line(
-                    path, gpu_line(time.time(), answer), MAX_HISTORY_BYTES, every_second
-                ):
+            with suppress(OSError):  # a full disk costs lines
+                line = gpu_line(time.time(), answer)
+                if append_line(path, line, MAX_HISTORY_BYTES, every_second):
                     sampler.every_s *= 1 if idle_limit_s else 2
-            except OSError:  # a full disk costs lines
-                pass
     sampler.close()
     health.close()
 

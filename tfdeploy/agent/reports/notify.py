@@ -21,8 +21,9 @@ from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from ...shared import records
+from ...shared.filesystem import memory_file
 from ...shared.records import Launch, TaskState, is_url
-from .. import paths
+from .. import children, paths
 from ..machine import process
 from . import run_summary
 
@@ -77,16 +78,16 @@ def _start_process(
         TFDEPLOY_RELEASE=launch.release,
         TFDEPLOY_NAME=launch.notify.name or launch.run,
     )
-    order = _memory_file(json.dumps({"targets": targets, "summary": document}).encode())
+    order = memory_file(json.dumps({"targets": targets, "summary": document}).encode())
+    words = [sys.executable, "-S", "-E", paths.agent(), "notify", task_dir]
+
+    def become_sender() -> None:
+        os.dup2(order, 0)
+        os.execve(words[0], words, env)
+
+    title = "tfdeploy notify {}".format(task_dir)
     try:
-        subprocess.Popen(
-            [sys.executable, "-S", "-E", paths.agent(), "notify", task_dir],
-            stdin=order,
-            env=env,
-            cwd="/",
-            start_new_session=True,
-            preexec_fn=_leave_parent,
-        ).wait()
+        children.run_detached(become_sender, title, paths.supervisor_log(task_dir), [order])
     finally:
         os.close(order)
 
@@ -107,14 +108,6 @@ def send_all(task_dir: str) -> None:
     sys.stdout.flush()
     if failed:
         records.write(paths.notice(task_dir), {"failed": failed}, 0o600)
-
-
-def forget(task_dir: str) -> None:
-    """Delete what an earlier launch of the run stored."""
-    try:
-        os.remove(paths.notice(task_dir))
-    except OSError:
-        pass
 
 
 def send(target: List[str], document: bytes, env: Dict[str, str], folder: str) -> str:
@@ -169,11 +162,11 @@ def _limited() -> Iterator[None]:
 
 
 def _run(argv: List[str], document: bytes, env: Dict[str, str], folder: str) -> str:
-    source = _memory_file(document)
+    source = memory_file(document)
     try:
         child = subprocess.Popen(
             argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=env, cwd=folder, start_new_session=True, preexec_fn=_unblock_signals,
+            env=env, cwd=folder, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise NotSent("cannot run {}: {}".format(argv[0], error.strerror)) from None
@@ -217,30 +210,3 @@ class _Output:
     def _read(self, pipe: IO[bytes]) -> None:
         for chunk in iter(lambda: os.read(pipe.fileno(), 1 << 16), b""):
             self._tail = (self._tail + chunk)[-OUTPUT_BYTES:]
-
-
-def _memory_file(data: bytes) -> int:
-    """Return a descriptor from which a process reads `data`: unlike a pipe it is never full, and
-    unlike a file it needs no disk, which may be why the run has failed."""
-    try:
-        descriptor = os.memfd_create("summary")
-    except AttributeError:  # a Python that was built with a glibc older than 2.27
-        import tempfile
-
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.write(descriptor, data)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
-
-
-def _leave_parent() -> None:
-    """Go on in a child of this process, which ends: a supervisor's child is one of its task's."""
-    _unblock_signals()
-    if os.fork():
-        os._exit(0)
-
-
-def _unblock_signals() -> None:
-    """A supervisor blocks the signals that it waits for, and its children inherit that."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -11,10 +11,11 @@ import glob
 import json
 import os
 import time
+from contextlib import suppress
 from typing import Callable, Dict, List, Optional
 
 from ...shared import records
-from ...shared.filesystem import append_line, every_second, read_end
+from ...shared.filesystem import append_line, every_second, read_end, read_if_possible
 from ...shared.pace import Counters, newest
 from ...shared.protocol.message import parse_lines
 from ...shared.protocol.record import to_json
@@ -46,12 +47,10 @@ def record(
     path = paths.pace_history(launch.project, launch.run, launch.task)
     processes = usage.ProcessTable(launch.project, launch.run)
     while True:
-        try:
+        with suppress(OSError, LookupError, ValueError):  # a full disk costs lines
             line = json.dumps(to_json(_count(launch, task_dir, processes, pid() or 0)))
             append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, every_second)
             report(read(launch.project, launch.run, launch.task))
-        except (OSError, LookupError, ValueError):  # a full disk costs lines
-            pass
         time.sleep(every_s)
 
 
@@ -75,7 +74,7 @@ def _count(launch: Launch, task_dir: str, processes: usage.ProcessTable, pid: in
         swapped_bytes=(memory["pswpin"] + memory["pswpout"]) * usage.PAGE_BYTES,
         segments_sent=network["OutSegs"],
         segments_resent=network["RetransSegs"],
-        hot_s=max((_number(path) for path in glob.glob(HOT)), default=0) / 1e3,
+        hot_s=max((int(read_if_possible(path) or 0) for path in glob.glob(HOT)), default=0) / 1e3,
         stopped_s=_stopped_s(pid),
         gpu_problems=gpu_problems(task_dir),
     )
@@ -83,10 +82,7 @@ def _count(launch: Launch, task_dir: str, processes: usage.ProcessTable, pid: in
 
 def gpu_problems(task_dir: str) -> List[str]:
     """Return what may be wrong with the GPUs of a task, as history.py has stored it."""
-    try:
-        return [str(each) for each in records.read(paths.gpu_problems(task_dir))]
-    except (OSError, ValueError, TypeError):
-        return []
+    return records.read_or_empty(list, paths.gpu_problems(task_dir))
 
 
 def _step(launch: Launch, task_dir: str) -> Optional[int]:
@@ -110,14 +106,6 @@ def _table(path: str) -> Dict[str, int]:
     """Return a file with a name and a number in each line."""
     with open(path) as file:
         return {name: int(number) for name, number in (line.split() for line in file)}
-
-
-def _number(path: str) -> int:
-    try:
-        with open(path) as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 0
 
 
 def _stopped_s(pid: int) -> float:

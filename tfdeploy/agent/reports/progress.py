@@ -1,10 +1,9 @@
 """Read training progress from TensorBoard's event files and from logs, without TensorFlow.
 
-An event file is a chain of records `u64 length, u32 crc of the length, data, u32 crc of the data`,
-little-endian; the crcs are masked CRC-32C (source: tensorflow/core/lib/io/record_writer.h). The
-data is an Event: field 1 is the wall time as a double, field 2 the step, field 5 a summary (source:
-tensorflow/core/util/event.proto). No file is read whole: reading can start anywhere in the chain,
-because the crc distinguishes a length from other bytes.
+A record of an event file (shared/event_records.py) is an Event: field 1 is the wall time as a
+double, field 2 the step, field 5 a summary (source: tensorflow/core/util/event.proto). No file is
+read whole: reading can start anywhere in the chain, because the crc distinguishes a length from
+other bytes.
 
 Logs are for programs that write no event files: TensorFlow 2.21 comes without TensorBoard, and
 Keras writes no events by default. Only what the last lines say counts; shared/log_patterns.py has
@@ -18,6 +17,7 @@ import os
 import re
 import struct
 import time
+from contextlib import suppress
 from typing import List, Optional, Tuple
 
 from ...shared.event_records import events, read_varint
@@ -63,10 +63,8 @@ def last_step(files: List[EventFile]) -> Optional[Progress]:
 def quiet_s(log: str, files: List[EventFile]) -> Optional[float]:
     """Return the seconds since the log or any event file changed; None if none exists."""
     changes = [file.changed for file in files]
-    try:
+    with suppress(OSError):
         changes.append(os.stat(log).st_mtime)
-    except OSError:
-        pass
     return max(0.0, time.time() - max(changes)) if changes else None
 
 

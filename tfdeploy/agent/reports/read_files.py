@@ -6,7 +6,7 @@ import base64
 import hashlib
 import os
 import zlib
-from typing import BinaryIO, Iterator, List, Optional, Tuple
+from typing import BinaryIO, Iterator, List, Tuple
 
 from ...shared import filesystem
 from ...shared.protocol.reports import LogFiles, Piece
@@ -32,23 +32,16 @@ def read_files(folder: str, files: List[Tuple[str, int, str]], limit: int) -> It
     """
     flags = 0 if held.has(folder) else os.O_NOFOLLOW  # there, links lead to what is held
     for path, size, sha256 in files:
-        file = open_regular(os.path.join(folder, path), flags)
-        if file is None:
+        try:
+            opened = filesystem.open_regular(os.path.join(folder, path), flags)
+        except OSError:
             continue
-        with file:
+        with os.fdopen(opened, "rb") as file:
             info = os.fstat(file.fileno())
             start = size if size and _starts_with(file, size, sha256) else 0
             if info.st_size - start <= limit:
                 for begin, data in _pieces(file, start, info.st_size):
                     yield Piece(path, mtime_ns=info.st_mtime_ns, begin=begin, data=data)
-
-
-def open_regular(path: str, flags: int = os.O_NOFOLLOW) -> Optional[BinaryIO]:
-    """Open a file; None if it is not a regular one, or cannot be read."""
-    try:
-        return os.fdopen(filesystem.open_regular(path, flags), "rb")
-    except OSError:
-        return None
 
 
 def _starts_with(file: BinaryIO, size: int, sha256: str) -> bool:

@@ -11,22 +11,15 @@ from ...shared.records import ENDED, Launch, TaskState
 from .. import paths
 
 HIDDEN = "***"
-# What a sentence says of a run, by its result.
-VERBS = {
-    "succeeded": "succeeded",
-    "failed": "failed",
-    "stopped": "was stopped",
-    "ended": "ended",
-}
 
 
 class EndSummary(Record):
     """How a run ended.
 
-    `result` is one of VERBS, `reason` one sentence, "" for a success. `exit` is the exit code of
-    `tfdeploy run`. `started` and `ended` are in seconds since 1970, by one machine's clock, since
-    the last start or resume. `restarts` has each task, `checkpoint_step` the step of the newest
-    checkpoint if it is known, `command` what shows more.
+    `result` is one of outcome.Result, `reason` one sentence, "" for a success. `exit` is the exit
+    code of `tfdeploy run`. `started` and `ended` are in seconds since 1970, by one machine's clock,
+    since the last start or resume. `restarts` has each task, `checkpoint_step` the step of the
+    newest checkpoint if it is known, `command` what shows more.
     """
 
     project: str
@@ -48,7 +41,8 @@ class EndSummary(Record):
         """Return one sentence for a chat."""
         duration = format_duration(self.ended - self.started)
         run = _run_words(self.name, self.run)
-        text = "{}: run {} {} after {}".format(self.project, run, VERBS[self.result], duration)
+        verb = "was stopped" if self.result == "stopped" else self.result
+        text = "{}: run {} {} after {}".format(self.project, run, verb, duration)
         return "{}: {}".format(text, self.reason) if self.reason else text
 
 

@@ -102,11 +102,8 @@ def _ends_s(task_dir: str, launch: Launch) -> Optional[float]:
 
 def _gpus(task_dir: str) -> Optional[List[int]]:
     """Return the task's GPUs; None before they are chosen."""
-    try:
-        launch = records.read(paths.launch(task_dir))
-        return None if launch["gpu_choice"] else [int(gpu) for gpu in launch["gpus"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    launch = records.read_or_empty(dict, paths.launch(task_dir))
+    return None if launch.get("gpu_choice", True) else [*launch["gpus"]]
 
 
 def _versions(task_dir: str) -> Dict[str, str]:
@@ -121,10 +118,7 @@ def _versions(task_dir: str) -> Dict[str, str]:
 
 def _notice(task_dir: str) -> str:
     """Return which notification of the run's end has failed; "" if none has."""
-    try:
-        return "; ".join(records.read(paths.notice(task_dir))["failed"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+    return "; ".join(records.read_or_empty(dict, paths.notice(task_dir)).get("failed", []))
 
 
 def read_state(task_dir: str) -> TaskState:

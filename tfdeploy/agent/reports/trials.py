@@ -7,7 +7,7 @@ import os
 import time
 from typing import Iterator
 
-from ...shared.filesystem import read_bytes
+from ...shared.filesystem import read_if_possible
 from ...shared.protocol.message import parse_lines
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import RecordedTrials
@@ -29,7 +29,4 @@ def _with_age(record: TrialRecord, now: float) -> TrialRecord:
 
 def _records(folder: str) -> Iterator[TrialRecord]:
     for file in sorted(glob.glob(os.path.join(glob.escape(folder), "*.trials.jsonl"))):
-        try:
-            yield from parse_lines(TrialRecord, read_bytes(file))
-        except OSError:  # the run was deleted
-            continue
+        yield from parse_lines(TrialRecord, read_if_possible(file))

@@ -20,9 +20,8 @@ BUSY = (1, 2, 3, 6, 7, 8)
 MEMORY = "/proc/meminfo"
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 RESIDENT_PAGES = 21  # proc(5), stat, after the name
-LOOKS = (
-    3  # a process has its task's mark only after exec: look so often before it counts as foreign
-)
+# A process has its task's mark only after exec: look so often before it counts as foreign.
+LOOKS = 3
 
 
 class ProcessTable:

@@ -113,11 +113,8 @@ def environment_of(task_dir: str) -> str:
 def _read_launch(task_dir: str) -> Dict[str, Any]:
     """Return a launch, of which an older agent may have written fewer fields; {} if it can't be
     read."""
-    try:
-        launch: Dict[str, Any] = records.read(paths.launch(task_dir))
-        return launch if "release" in launch else {}
-    except (OSError, ValueError, TypeError):
-        return {}
+    launch = records.read_or_empty(dict, paths.launch(task_dir))
+    return launch if "release" in launch else {}
 
 
 def _heartbeat_of(task_dir: str) -> Dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Dict, List
 from ...shared import records
 from ...shared.protocol.runs import TaskEntrance
 from ...shared.records import Launch
-from .. import paths
+from .. import children, paths
 from ..machine.logind import login_shell
 from ..refusal import Refusal
 from ..supervision import spawn
@@ -49,7 +49,8 @@ def enter(task_dir: str, encoded: str) -> int:
     launch = records.load(records.Launch, paths.launch(task_dir))
     os.chdir(paths.work(task_dir))
     env = spawn.environment_of_user(launch, dict(os.environ), task_dir)
-    _end_with_connection()
+    # Without a terminal, sshd ends no command of a connection that is gone.
+    ctypes.CDLL(None).prctl(children.PR_SET_PDEATHSIG, signal.SIGHUP)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and programs inherit that
     return _exec(_with_python_of_task(words, launch), env)
 
@@ -59,12 +60,6 @@ def _with_python_of_task(words: List[str], launch: Launch) -> List[str]:
     program = launch.argv[0]
     is_python = os.path.basename(program).startswith("python")
     return [program, *words[1:]] if words[0] in PYTHON_WORDS and is_python else words
-
-
-def _end_with_connection() -> None:
-    """Get SIGHUP when the parent ends: without a terminal, sshd ends no command of a connection
-    that is gone."""
-    ctypes.CDLL(None).prctl(spawn.PR_SET_PDEATHSIG, signal.SIGHUP)
 
 
 def _exec(words: List[str], env: Dict[str, str]) -> int:

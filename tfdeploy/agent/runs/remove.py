@@ -42,14 +42,10 @@ def remove(
     """
     _check_names(project, *runs, *releases, *environments)
     freed, kept = sum(_remove_tree(path)[0] for path in disk.leftovers(project)), []
-    candidates: List[Tuple[str, str, Callable[[str, str], str]]] = []
-    candidates += [(name, paths.run(project, name), _why_run_is_needed) for name in runs]
-    candidates += [
-        (name, paths.release(project, name), _why_release_is_needed) for name in releases
-    ]
-    candidates += [
-        (name, paths.environment(project, name), _why_environment_is_needed)
-        for name in environments
+    candidates = [
+        *((name, paths.run(project, name), _why_run_is_needed) for name in runs),
+        *((name, paths.release(project, name), _why_release_is_needed) for name in releases),
+        *((n, paths.environment(project, n), _why_environment_is_needed) for n in environments),
     ]
     for name, path, why_needed in candidates:
         size, why = 0, why_needed(project, name)
@@ -95,14 +91,8 @@ def _why_run_is_needed(project: str, run: str) -> str:
 
 
 def _why_release_is_needed(project: str, release: str) -> str:
-    """Return which run uses a release, also a run that is a link to elsewhere; "" if none does."""
-    for run, task_dir in disk.launched(project):
-        used = disk.releases_of(task_dir)
-        if release in used:
-            return "run {} uses it".format(run)
-        if not used:
-            return "run {} may use it: its launch.json can't be read".format(run)
-    return ""
+    """Return which run uses a release; "" if none does."""
+    return _user(project, lambda task_dir: release in disk.releases_of(task_dir))
 
 
 def _why_environment_is_needed(project: str, environment: str) -> str:
@@ -110,8 +100,14 @@ def _why_environment_is_needed(project: str, environment: str) -> str:
     with marker.lock_taken(paths.environment_lock(project, environment)) as is_free:
         if not is_free:
             return "it is being built"
+    return _user(project, lambda task_dir: environment == disk.environment_of(task_dir))
+
+
+def _user(project: str, uses: Callable[[str], bool]) -> str:
+    """Return which run has a task that uses something, by the task's folder; also a run that is a
+    link to elsewhere. "" if none has."""
     for run, task_dir in disk.launched(project):
-        if environment == disk.environment_of(task_dir):
+        if uses(task_dir):
             return "run {} uses it".format(run)
         if not disk.releases_of(task_dir):
             return "run {} may use it: its launch.json can't be read".format(run)

@@ -51,10 +51,7 @@ def refuse_outdated(project: str, run: str, starts: int, launched: str = "") -> 
 
 def is_stored(project: str, run: str, record: RunRecord) -> bool:
     """Return whether this very record is stored: then the start that it came with has succeeded."""
-    try:
-        return bool(records.read(paths.record(project, run)) == to_json(record))
-    except (OSError, ValueError):
-        return False
+    return bool(records.read_or_empty(dict, paths.record(project, run)) == to_json(record))
 
 
 def recorded(project: str) -> KnownRuns:

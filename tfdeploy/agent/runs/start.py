@@ -11,19 +11,18 @@ from functools import partial
 from typing import Dict, Iterator, List, Optional
 
 from ...shared import records
+from ...shared.filesystem import PRIVATE
 from ...shared.protocol.record import replace
 from ...shared.protocol.runs import RunRecord
 from ...shared.records import Launch, gpu_need
-from .. import paths
+from .. import children, paths
 from ..machine import gpus, leases, lock, logind
 from ..machine.devices import vendors
 from ..queue import resources
 from ..refusal import Refusal
 from ..releases import work_directory
-from . import detach, run_record, start_checks, stop
+from . import run_record, start_checks, stop
 from .supervise import supervise
-
-PRIVATE = 0o600  # a launch has secrets
 
 
 def start_tasks(launches: List[Launch], record: Optional[RunRecord] = None) -> List[str]:
@@ -65,7 +64,7 @@ def start_tasks(launches: List[Launch], record: Optional[RunRecord] = None) -> L
 def _require_lasting_session() -> None:
     refusal = logind.logout_refusal()
     if refusal is not None:
-        raise Refusal(refusal.message, refusal.hint)
+        raise refusal
 
 
 def _on_this_host(launch: Launch) -> Launch:
@@ -104,7 +103,7 @@ def _prepare_task(launch: Launch) -> Iterator[int]:
     try:
         if not os.path.exists(paths.launch(task_dir)):
             _record_start(task_dir, launch.age_s)
-        records.write(paths.launch(task_dir), records.to_json(launch), PRIVATE)
+        records.write(paths.launch(task_dir), records.to_json(launch), PRIVATE)  # it has secrets
         work_directory.fill(launch, paths.work(task_dir))
         yield task_lock
     finally:
@@ -127,7 +126,7 @@ def _fork_supervisor(launch: Launch, inherited: List[int]) -> None:
     Raises Refusal if the supervisor closes its pipe without a word.
     """
     task_dir = paths.task(launch.project, launch.run, launch.task)
-    log = os.path.join(task_dir, "supervisor.log")
+    log = paths.supervisor_log(task_dir)
     read_end, write_end = os.pipe()
     descriptors = [write_end, *inherited]
     try:
@@ -136,7 +135,7 @@ def _fork_supervisor(launch: Launch, inherited: List[int]) -> None:
             _start_in_scope(scope, task_dir, log, descriptors)
         else:
             main = partial(supervise, task_dir, *descriptors)
-            detach.run_detached(main, "tfdeploy supervise {}".format(task_dir), log, descriptors)
+            children.run_detached(main, "tfdeploy supervise {}".format(task_dir), log, descriptors)
     finally:
         os.close(write_end)
     with os.fdopen(read_end, "rb") as answer:

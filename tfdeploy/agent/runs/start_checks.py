@@ -50,7 +50,8 @@ def _check_notify(launch: Launch, release: str) -> None:
 def is_program(program: str, env: Dict[str, str], folder: str) -> bool:
     """Return whether a process that starts in `folder` with this `env` can run the program."""
     folders = [folder] if "/" in program else os.get_exec_path({**os.environ, **env})
-    return any(_is_executable(os.path.join(folder, program)) for folder in folders)
+    found = (os.path.join(folder, program) for folder in folders)
+    return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in found)
 
 
 def missing_program(program: str, task: str) -> Refusal:
@@ -103,7 +104,3 @@ def _check_gpus(launch: Launch, gpus: Dict[int, str]) -> None:
             "{} needs GPU {}, but its host has {}".format(launch.task, missing[0], count),
             "correct the host's gpus: nvidia-smi -L lists them, or rocm-smi",
         )
-
-
-def _is_executable(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)

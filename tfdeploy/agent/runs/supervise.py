@@ -10,7 +10,7 @@ from typing import Union
 
 from ...shared import records
 from ...shared.records import FAILED, Launch
-from .. import paths
+from .. import children, paths
 from ..environments import versions
 from ..machine import leases, lock, process
 from ..queue import places
@@ -18,7 +18,6 @@ from ..reports import history
 from ..supervision.supervisor import Supervisor, print_to_log
 from ..supervision.trials.slot import SlotSupervisor
 from ..supervision.watch import SIGNALS
-from . import detach
 
 
 def supervise(task_dir: str, *descriptors: Union[int, str]) -> None:
@@ -65,14 +64,11 @@ def _record_gpus(launch: Launch, task_dir: str) -> None:
     problems = paths.gpu_problems(task_dir)
     # This process keeps the other end open as long as it lives, and passes it to no program.
     ended, _ = os.pipe()
-    title = "tfdeploy gpu-history {}".format(task_dir)
-    log = os.path.join(task_dir, "supervisor.log")
+    title, log = "tfdeploy gpu-history {}".format(task_dir), paths.supervisor_log(task_dir)
+    rest = (launch.gpus, ended, launch.idle_gpu_stop_s)
     try:
-        detach.run_detached(
-            lambda: history.record_gpus(path, problems, launch.gpus, ended, launch.idle_gpu_stop_s),
-            title,
-            log,
-            [ended],
+        children.run_detached(
+            lambda: history.record_gpus(path, problems, *rest), title, log, [ended]
         )
     except OSError as error:  # training continues without
         print_to_log(error)

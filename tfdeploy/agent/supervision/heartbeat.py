@@ -86,7 +86,8 @@ class HeartbeatServer:
         newest_round: Callable[[], Tuple[int, str]] = lambda: (0, ""),
     ) -> None:
         self.settings = settings
-        self.reports = {task: Report(time.monotonic(), "", "") for task in _others(settings)}
+        others = (task for task in settings.tasks if task != settings.chief)
+        self.reports = {task: Report(time.monotonic(), "", "") for task in others}
         self.paces: Dict[str, Optional[Pace]] = {}
         self.ended: Optional[Body] = None
         self.checkpoint: Optional[Body] = None
@@ -316,7 +317,3 @@ def fetch_file(settings: HeartbeatSettings, file: str, size: int, target: Binary
 
 def _digest(lists: Body) -> str:
     return hashlib.sha256(json.dumps(lists).encode()).hexdigest()
-
-
-def _others(settings: HeartbeatSettings) -> List[str]:
-    return [task for task in settings.tasks if task != settings.chief]

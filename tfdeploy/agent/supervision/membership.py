@@ -10,6 +10,7 @@ import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
+from ...shared import filesystem
 from ...shared.protocol.message import parse
 from ...shared.protocol.record import replace, to_json
 from ...shared.records import (
@@ -48,38 +49,73 @@ EPISODE_S = 900.0  # a host that was not slow for so long is named again
 QUEUE_AWAY_S = 24 * 3600.0  # for how long a queued run waits for a host that does not answer
 
 
-def join(
-    launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
-) -> Union["ChiefMembership", "OtherMembership"]:
-    """Join the run, as the chief or as another task. Raises OSError if the chief's port is taken.
+class Membership:
+    """The membership of one task. What only the chief, or only another task, knows or does has here
+    the answer of those that do not.
 
     `get_state` returns the current state of this task, `get_sources` the addresses from which its
     host connects to others.
     """
-    if launch.is_chief:
-        return ChiefMembership(launch, task_dir, get_state, get_sources)
-    return OtherMembership(launch, task_dir, get_state, get_sources)
 
+    def __init__(
+        self, launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
+    ) -> None:
+        self._launch, self._task_dir = launch, task_dir
+        self._get_state, self._get_sources = get_state, get_sources
+        # What watches the task's GPUs, if its run is stopped when they are idle.
+        self._idle_gpus: Optional[IdleGpus] = None
+        if launch.idle_gpu_stop_s is not None and launch.gpus:
+            self._idle_gpus = IdleGpus(paths.gpu_history(launch.project, launch.run, launch.task))
+        # After which silence of a host a queued run lets others pass.
+        self._patience_s = max(launch.heartbeat.orphan_timeout_s, 3 * QUEUED_INTERVAL_S)
+        self.rounds = Rounds(launch)
+        self.begin()
 
-def _while_queued(launch: Launch) -> Launch:
-    """Return a launch with the limits that hold in the queue."""
-    settings = replace(launch.heartbeat, orphan_timeout_s=QUEUE_AWAY_S)
-    return replace(launch, max_duration_s=None, heartbeat=settings)
+    def begin(self) -> None:
+        """Count the age of the run from now."""
+        self._started_at, self._started = time.monotonic(), time.time()
 
-
-def _idle_gpus(launch: Launch) -> Optional[IdleGpus]:
-    """Return what watches the GPUs of a task, if its run is stopped when they are idle."""
-    if launch.idle_gpu_stop_s is None or not launch.gpus:
+    def backup(self, is_restart: bool) -> Optional[Callable[[], None]]:
+        """Return a function that fetches the chief's newest checkpoints, if the task needs them
+        before its next start."""
         return None
-    return IdleGpus(paths.gpu_history(launch.project, launch.run, launch.task))
+
+    def state_changed(self) -> None:
+        """Report the new state, if others do not ask for it."""
+
+    def all_others_ended(self) -> bool:
+        """Return whether every other task has reported its end to this one."""
+        return False
+
+    def run_has_ended(self) -> bool:
+        """Return whether the chief has ended, as its supervisor says."""
+        return False
+
+    def silent_s(self) -> float:
+        """Return for how long the chief's supervisor has not answered."""
+        return 0.0
+
+    def end_order(self) -> Optional[Order]:
+        """Return the order for a task that waits for its restart, if the chief has ended."""
+        return None
+
+    def failed_task(self) -> Tuple[str, str]:
+        """Return another task that has failed permanently by itself, and why; "" if none has, or if
+        this task does not decide what follows."""
+        return "", ""
+
+    def close(self) -> None:
+        """End what this process does for the run."""
+
+    def _limited(self) -> Launch:
+        """Return the launch with the limits that hold now: in the queue there are others."""
+        if self._get_state().state != QUEUED:
+            return self._launch
+        settings = replace(self._launch.heartbeat, orphan_timeout_s=QUEUE_AWAY_S)
+        return replace(self._launch, max_duration_s=None, heartbeat=settings)
 
 
-def _patience_s(launch: Launch) -> float:
-    """Return after which silence of a host a queued run lets others pass."""
-    return max(launch.heartbeat.orphan_timeout_s, 3 * QUEUED_INTERVAL_S)
-
-
-class ChiefMembership:
+class ChiefMembership(Membership):
     """Membership of the chief, whose end is the end of the run.
 
     Its supervisor reports the end to all others, and stays until they have received it.
@@ -88,19 +124,11 @@ class ChiefMembership:
     def __init__(
         self, launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
     ) -> None:
-        self._launch, self._queued = launch, _while_queued(launch)
-        self._get_state = get_state
-        self._get_sources = get_sources
-        self._task_dir = task_dir
-        self._idle_gpus = _idle_gpus(launch)
-        self.rounds = Rounds(launch)
-        self.begin()
+        super().__init__(launch, task_dir, get_state, get_sources)
         self._slow_since: Dict[str, float] = {}
         self._is_notified = not launch.notify.targets("on_end", "on_failure")
         if launch.notify.targets():
-            from ..reports import notify  # as in _notify
-
-            notify.forget(task_dir)
+            filesystem.remove_file(paths.notice(task_dir))  # of an earlier launch
         self._offer = replicas.CheckpointOffer(launch, task_dir)
         self._progress = RunProgress(task_dir, launch.checkpoint_dir)
         self._board: Optional[Board] = None
@@ -117,15 +145,10 @@ class ChiefMembership:
         )
         self._offer.start(self._server)
 
-    def begin(self) -> None:
-        """Count the age of the run from now."""
-        self._started_at, self._started = time.monotonic(), time.time()
-
     def turn(self, holds: bool) -> str:
         """Return WAIT, ASIDE or GO; `holds` says whether this task has what it needs."""
-        now, patience_s = time.monotonic(), _patience_s(self._launch)
-        reports = self._server.reports.values()
-        is_away = any(r.state not in ENDED and now - r.at > patience_s for r in reports)
+        now, reports = time.monotonic(), self._server.reports.values()
+        is_away = any(r.state not in ENDED and now - r.at > self._patience_s for r in reports)
         return self._server.decide_turn(holds, is_away)
 
     def withdraws(self) -> bool:
@@ -143,19 +166,8 @@ class ChiefMembership:
         found: List[str] = self._server.lists()["sources"]
         return found
 
-    def backup(self, is_restart: bool) -> Optional[Callable[[], None]]:
-        """Return None: the chief's own directory has its checkpoints."""
-        return None
-
-    def state_changed(self) -> None:
-        """Do nothing: the next request of each other task gets the new state."""
-
     def all_others_ended(self) -> bool:
-        """Return whether every other task has reported its end."""
         return not self._server.unfinished_tasks()
-
-    def run_has_ended(self) -> bool:
-        return False
 
     def exchange(self, trial: TrialRecord, soon: bool = False) -> Optional[TrialOrder]:
         """Report this slot's trial; return which one it has."""
@@ -178,15 +190,7 @@ class ChiefMembership:
                 notify.start_sending_slow(self._launch, self._task_dir, host, words)
             self._slow_since[host] = now
 
-    def silent_s(self) -> float:
-        return 0.0
-
-    def end_order(self) -> Optional[Order]:
-        """Return None: the chief is restarted whatever the others do."""
-        return None
-
     def failed_task(self) -> Tuple[str, str]:
-        """Return another task that has failed permanently by itself, and why; "" if none has."""
         for task, last in self._server.reports.items():
             if last.state == FAILED and not last.cause:
                 return task, str(last.reason)
@@ -208,8 +212,7 @@ class ChiefMembership:
                 self.rounds.hear(last.lost_round, task)
             if last.stops_run:
                 return termination.reported_stop(task, silent=last.silent)
-        launch = self._queued if self._get_state().state == QUEUED else self._launch
-        return termination.chief_order(launch, reports, age_s, self._idle_s(now))
+        return termination.chief_order(self._limited(), reports, age_s, self._idle_s(now))
 
     def _idle_s(self, now: float) -> float:
         """Return for how long all GPUs of the run have been idle; 0 if it has none."""
@@ -223,7 +226,7 @@ class ChiefMembership:
         """Return for how long a task has been silent. One in the queue sends few messages, and may
         not know yet that the run has started."""
         silent_s = now - last.at
-        is_usual = last.state == QUEUED and silent_s <= _patience_s(self._launch)
+        is_usual = last.state == QUEUED and silent_s <= self._patience_s
         return 0.0 if is_usual else silent_s
 
     def progress_count(self) -> Optional[int]:
@@ -281,20 +284,14 @@ class ChiefMembership:
             sys.excepthook(type(error), error, error.__traceback__)
 
 
-class OtherMembership:
+class OtherMembership(Membership):
     """Membership of any task but the chief."""
 
     def __init__(
         self, launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
     ) -> None:
-        self._launch, self._queued = launch, _while_queued(launch)
-        self._task_dir = task_dir
-        self._idle_gpus = _idle_gpus(launch)
-        self.rounds = Rounds(launch)
-        self.begin()
+        super().__init__(launch, task_dir, get_state, get_sources)
         self._holds = False
-        self._get_state = get_state
-        self._get_sources = get_sources
         self._stops_run = self._silent = False
         self._trial: Optional[TrialRecord] = None
         self._pace: Optional[Pace] = None
@@ -303,10 +300,6 @@ class OtherMembership:
             self._recorded = [to_json(record) for record in Journal(launch).on_this_host()]
         self._client = HeartbeatClient(launch.heartbeat, self._report, _wake_supervisor)
         replicas.start_fetching(launch, self._client)
-
-    def begin(self) -> None:
-        """Count the age of the run from now."""
-        self._started_at = time.monotonic()
 
     def turn(self, holds: bool) -> str:
         """Return WAIT, ASIDE or GO; `holds` says whether this task has what it needs."""
@@ -329,7 +322,7 @@ class OtherMembership:
         return int(self._client.answer.get("priority", of_launch))
 
     def _is_cut_off(self) -> bool:
-        return time.monotonic() - self._client.answered_at > _patience_s(self._launch)
+        return time.monotonic() - self._client.answered_at > self._patience_s
 
     def sources(self) -> List[str]:
         """Return the addresses of the run's hosts, as far as the chief's supervisor heard them."""
@@ -337,8 +330,7 @@ class OtherMembership:
         return found
 
     def backup(self, is_restart: bool) -> Optional[Callable[[], None]]:
-        """Return a function that fetches the chief's newest checkpoints, if the task needs them
-        before its next start: a worker that trains in step with the chief. None otherwise."""
+        """A worker that trains in step with the chief needs its checkpoints."""
         launch, others = self._launch, self._launch.heartbeat.tasks
         is_synchronous = launch.ready == SERVER and not any(o.startswith("ps:") for o in others)
         has_begun = is_restart or launch.age_s > 0
@@ -349,12 +341,7 @@ class OtherMembership:
         return partial(backups.fetch, launch, self._task_dir)
 
     def state_changed(self) -> None:
-        """Report the new state at once."""
         self._client.send_soon()
-
-    def all_others_ended(self) -> bool:
-        """Return False: only the chief's supervisor knows this."""
-        return False
 
     def run_has_ended(self) -> bool:
         return self._client.ended_at is not None
@@ -376,12 +363,10 @@ class OtherMembership:
         self._pace = pace
 
     def silent_s(self) -> float:
-        """Return for how long the chief's supervisor has not answered."""
         return time.monotonic() - self._client.answered_at
 
     def end_order(self) -> Optional[Order]:
-        """Return the order for a task that waits for its restart, if the chief has ended: it is not
-        restarted, however long it might have continued."""
+        """It is not restarted, however long it might have continued."""
         if not self.run_has_ended():
             return None
         # A slot that waits asks for a trial once more, and learns that there is none.
@@ -390,17 +375,13 @@ class OtherMembership:
             return None
         return termination.end_order(self._launch.heartbeat.chief, self._client.answer)
 
-    def failed_task(self) -> Tuple[str, str]:
-        """Return "" twice: only the chief decides whether the run goes on without a task."""
-        return "", ""
-
     def order(self) -> Optional[Order]:
         """Return the order for this task, or None while it may continue."""
         now, client = time.monotonic(), self._client
         self.rounds.hear(client.answer.get("round", 0), client.answer.get("lost", ""))
         ended_s = None if client.ended_at is None else now - client.ended_at
         return termination.other_order(
-            self._queued if self._get_state().state == QUEUED else self._launch,
+            self._limited(),
             client.answer,
             now - client.answered_at,
             ended_s,
@@ -435,9 +416,6 @@ class OtherMembership:
             if not self._client.send() and signal.sigtimedwait((signal.SIGTERM,), 1.0):
                 break
 
-    def close(self) -> None:
-        """Do nothing: the thread of the client ends with this process."""
-
     def _report(self) -> Dict[str, Any]:
         state = self._get_state()
         report = {
@@ -456,6 +434,14 @@ class OtherMembership:
             report["trial"] = to_json(self._trial)
             report["trials"] = self._recorded if is_first else []
         return {**report, "of_run": True, "silent": self._silent} if self._stops_run else report
+
+
+def join(
+    launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
+) -> Union[ChiefMembership, OtherMembership]:
+    """Join the run as the chief or another task. Raises OSError if the chief's port is taken."""
+    kind = ChiefMembership if launch.is_chief else OtherMembership
+    return kind(launch, task_dir, get_state, get_sources)
 
 
 def _wake_supervisor() -> None:

@@ -9,7 +9,7 @@ import re
 import resource
 from typing import Iterator, Optional
 
-from ...shared.filesystem import read_bytes
+from ...shared.filesystem import read_if_possible
 from ..refusal import Refusal
 
 # What Python raises, without an error number, if it cannot start a thread.
@@ -49,7 +49,7 @@ def oom_kills() -> int:
 
     Source: linux/mm/vmstat.c, the counter OOM_KILL.
     """
-    found = re.search(rb"^oom_kill (\d+)$", _read("/proc/vmstat"), re.M)
+    found = re.search(rb"^oom_kill (\d+)$", read_if_possible("/proc/vmstat"), re.M)
     return int(found[1]) if found else 0
 
 
@@ -69,7 +69,7 @@ def _of_limit() -> str:
     the host's; "" if neither can be read. Source: linux/Documentation/admin-guide, cgroup-v1 and
     cgroup-v2."""
     limits = [int(each) for each in _group_limits() if each.strip().isdigit()]
-    total = re.search(rb"^MemTotal: +(\d+) kB", _read("/proc/meminfo"), re.M)
+    total = re.search(rb"^MemTotal: +(\d+) kB", read_if_possible("/proc/meminfo"), re.M)
     host = int(total[1]) << 10 if total else 0
     if limits and min(limits) < (host or NO_LIMIT):
         return " of the {:.0f} MB that its control group allows".format(min(limits) / MEBIBYTE)
@@ -78,18 +78,12 @@ def _of_limit() -> str:
 
 def _group_limits() -> Iterator[bytes]:
     """Yield the limits of this process's control groups, of either version, and their parents."""
-    for controller, path in re.findall(rb"^\d+:(memory|):(.*)$", _read("/proc/self/cgroup"), re.M):
+    groups = read_if_possible("/proc/self/cgroup")
+    for controller, path in re.findall(rb"^\d+:(memory|):(.*)$", groups, re.M):
         root, name = V1_LIMIT if controller else V2_LIMIT
         parts = path.decode(errors="replace").strip("/").split("/")
         for count in range(len(parts) + 1):
-            yield _read("/".join([root, *filter(None, parts[:count]), name]))
-
-
-def _read(path: str) -> bytes:
-    try:
-        return read_bytes(path)
-    except OSError:
-        return b""
+            yield read_if_possible("/".join([root, *filter(None, parts[:count]), name]))
 
 
 def _number(error: Exception) -> int:

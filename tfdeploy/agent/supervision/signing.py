@@ -51,14 +51,9 @@ def request(settings: HeartbeatSettings, body: Body, timeout_s: float) -> Tuple[
     Raises OSError if there is no answer within `timeout_s` seconds, and Untrusted if the answer is
     not from a supervisor of this run.
     """
-    nonce = os.urandom(16).hex()
     with connect(settings.address, settings.port, timeout_s) as plain:
         connection = DeadlineSocket(plain, timeout_s)
-        connection.send(sign(settings.secret, REQUEST, settings.task, nonce, body))
-        line = receive_line(connection)
-        _, answered_nonce, answer = verify(lambda sender: settings.secret, ANSWER, line)
-        if answered_nonce != nonce:
-            raise Untrusted("it answers another request")
+        answer = exchange(connection, settings.secret, settings.task, body)
         try:
             data = connection.receive_exactly(_size_of_data(answer))
         except EOFError as error:
@@ -66,6 +61,16 @@ def request(settings: HeartbeatSettings, body: Body, timeout_s: float) -> Tuple[
     if data and hashlib.sha256(data).hexdigest() != answer.get("sha256"):
         raise Untrusted("the data is not what was signed")
     return answer, data
+
+
+def exchange(connection: DeadlineSocket, secret: str, sender: str, body: Body) -> Body:
+    """Send a request; return the body of its answer. Raises OSError, or Untrusted."""
+    nonce = os.urandom(16).hex()
+    connection.send(sign(secret, REQUEST, sender, nonce, body))
+    _, answered, answer = verify(lambda _: secret, ANSWER, receive_line(connection))
+    if answered != nonce:
+        raise Untrusted("it answers another request")
+    return answer
 
 
 def receive_line(connection: DeadlineSocket) -> bytes:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import socket
 import subprocess
 from contextlib import suppress
-from typing import Callable, Dict
+from typing import Dict
 
 from ...shared.records import OPEN, STRICT, Launch
-from .. import paths
+from .. import children, paths
 from ..machine import guard, interfaces, process
 
-PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
 SAVES, VERSIONS = "TFDEPLOY_SAVES", "TFDEPLOY_VERSIONS"
 PEERS, SOURCE_PORTS = "TFDEPLOY_PEERS", "TFDEPLOY_SOURCE_PORTS"
 # A task with one of these variables imports the modules of the folder inside/.
@@ -48,7 +45,7 @@ def spawn(
         stdout=output,
         stderr=output,
         start_new_session=True,
-        preexec_fn=_die_with(os.getpid()),
+        preexec_fn=children.die_with(os.getpid()),
     )
 
 
@@ -129,19 +126,3 @@ def preloaded(launch: Launch, env: Dict[str, str], library: str, task_dir: str) 
     if launch.network != OPEN:
         variables[PEERS] = paths.peers(task_dir)
     return variables
-
-
-def _die_with(supervisor: int) -> Callable[[], None]:
-    """Return what the child runs before exec, so that it dies when its supervisor is killed.
-
-    Otherwise the task would keep its GPU without a supervisor.
-    """
-    libc = ctypes.CDLL(None)
-
-    def before_exec() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != supervisor:
-            os._exit(1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-    return before_exec

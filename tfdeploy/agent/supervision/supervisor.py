@@ -14,7 +14,7 @@ from typing import Any, Callable, List, Optional, Tuple
 from ...shared import filesystem, records
 from ...shared.filesystem import NO_SPACE
 from ...shared.outcome import describe_exit
-from ...shared.protocol.record import replace
+from ...shared.protocol.record import Record, replace
 from ...shared.records import BACKOFF, FAILED, QUEUED, STARTING, STRICT, Launch, TaskState
 from .. import own_folders, paths
 from ..machine import guard, leases, process
@@ -97,10 +97,7 @@ class Supervisor:
 
     def _store(self, state: TaskState) -> None:
         self.state = state
-        try:
-            records.write(paths.state(self.task_dir), records.to_json(self.state))
-        except OSError as error:  # training continues even if the disk fails
-            print_to_log(error)
+        _write(paths.state(self.task_dir), state)
 
     def _run_attempt(self) -> Tuple[Exit, str]:
         """Run the process once. Return how it ended, and the other task that is the root cause."""
@@ -202,9 +199,8 @@ class Supervisor:
             start = " less than {:g} s after its start".format(SETTLED_S)
             return ": ".join(filter(None, (start, self._exception(code))))
         if code > 0 and any(words.encode() in self.log.tail for words in NO_SPACE):
-            return (
-                ": the disk is full; tfdeploy runs shows what uses it, tfdeploy prune frees space"
-            )
+            hint = "tfdeploy runs shows what uses it, tfdeploy prune frees space"
+            return ": the disk is full; " + hint
         return ""
 
     def _end_all(self, leader: int) -> List[int]:
@@ -224,17 +220,10 @@ class Supervisor:
         if has_come:
             self.launch = self._turn.launch
             self.membership.begin()
-            self._store_launch()
+            # With its GPUs, which may have been chosen just now.
+            _write(paths.launch(self.task_dir), self.launch, filesystem.PRIVATE)
             self.write(STARTING)
         return has_come
-
-    def _store_launch(self) -> None:
-        """Store the launch with its GPUs, which may have been chosen just now."""
-        try:
-            path = paths.launch(self.task_dir)
-            records.write(path, records.to_json(self.launch), filesystem.PRIVATE)
-        except OSError as error:  # as in _store
-            print_to_log(error)
 
     def _wait_for_restart(self, delay_s: float) -> bool:
         """Wait for the next attempt; return False if an order has cancelled it."""
@@ -288,6 +277,13 @@ class Supervisor:
                 self._store(replace(self.state, others_ended=True))
         self.membership.close()
         leases.release(heartbeat_lease)
+
+
+def _write(path: str, record: Record, mode: int = 0o666) -> None:
+    try:
+        records.write(path, records.to_json(record), mode)
+    except OSError as error:  # training continues even if the disk fails
+        print_to_log(error)
 
 
 def print_to_log(error: BaseException) -> None:

@@ -120,9 +120,6 @@ class Turn:
         """Give back what the task holds, unless the run has just started. Return whether it holds
         nothing."""
         if self._holds and self._membership.withdraws():
-            self._release()
+            leases.release(self.leases)
+            self.launch, self.leases, self._holds = self._launch, [], False
         return not self._holds
-
-    def _release(self) -> None:
-        leases.release(self.leases)
-        self.launch, self.leases, self._holds = self._launch, [], False

@@ -21,7 +21,7 @@ class Request(Message, Generic[A]):
     """`VERB` is its name on the wire, that of the class if it has no other. `Request[Answer]` is
     answered by `Answer`, or, if that has subclasses, by a stream of them. A longer answer than
     MAX_ANSWER_BYTES is refused. A REPEATABLE request does nothing more if a host gets it twice. One
-    that READS_RUN is refused if its run was deleted from the host."""
+    that only READS_RUN is so, and refused if its run was deleted from the host."""
 
     VERB = ""
     REPEATABLE = False
@@ -33,6 +33,7 @@ class Request(Message, Generic[A]):
         if "VERB" not in vars(cls):
             words = ("_" + each.lower() if each.isupper() else each for each in cls.__name__)
             cls.VERB = "".join(words).lstrip("_")
+        cls.REPEATABLE = cls.REPEATABLE or cls.READS_RUN
 
     def __class_getitem__(cls, answer: Any) -> Any:
         if isinstance(answer, TypeVar):

@@ -65,7 +65,6 @@ class Pin(TaskRequest[PinAnswer]):
     exits."""
 
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     every: bool
 
@@ -107,7 +106,6 @@ class ListEvents(TaskRequest[EventFiles]):
 
     VERB = "events"
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -162,7 +160,6 @@ class ListOutputs(TaskRequest[TaskOutputs]):
 
     VERB = "outputs"
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -190,7 +187,6 @@ class FindFiles(TaskRequest[FoundFiles]):
 
     VERB = "find"
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     names: List[str]
 

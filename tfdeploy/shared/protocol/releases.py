@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from .message import LONG_LIST, Done, Message, Request
+from .message import LONG_LIST, A, Done, Message, Request
+
+
+class ReleaseRequest(Request[A]):
+    """A request about a release."""
+
+    project: str
+    release: str
 
 
 class ReleaseState(Message):
@@ -14,13 +21,11 @@ class ReleaseState(Message):
     here: str
 
 
-class FindRelease(Request[ReleaseState]):
+class FindRelease(ReleaseRequest[ReleaseState]):
     """Ask whether a host has a release."""
 
     VERB = "offer"
     REPEATABLE = True
-    project: str
-    release: str
 
 
 class MissingFiles(Message):
@@ -33,14 +38,12 @@ class MissingFiles(Message):
     base: Optional[str]
 
 
-class ListMissing(Request[MissingFiles]):
+class ListMissing(ReleaseRequest[MissingFiles]):
     """Begin a release, or continue with one, from the files that the host has already."""
 
     VERB = "lacks"
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    release: str
     manifest: Dict[str, List[Any]]
 
 
@@ -50,30 +53,24 @@ class FilesReceived(Message):
     wrong: List[str]
 
 
-class ReceiveFiles(Request[Done]):
+class ReceiveFiles(ReleaseRequest[Done]):
     """Read files from the `size` bytes that follow the request; others will follow."""
 
     VERB = "add"
-    project: str
-    release: str
     size: int
 
 
-class ReceiveLastFiles(Request[FilesReceived]):
+class ReceiveLastFiles(ReleaseRequest[FilesReceived]):
     """Read the last files from the `size` bytes that follow the request."""
 
     VERB = "take"
-    project: str
-    release: str
     size: int
 
 
-class AbandonRelease(Request[Done]):
+class AbandonRelease(ReleaseRequest[Done]):
     """Delete what has arrived of a release."""
 
     VERB = "abandon"
-    project: str
-    release: str
 
 
 class Sharing(Message):
@@ -82,21 +79,17 @@ class Sharing(Message):
     port: int
 
 
-class Share(Request[Sharing]):
+class Share(ReleaseRequest[Sharing]):
     """Offer a whole release until the session ends, on one of `ports` (0: any), to hosts that show
     the PEM `identity`."""
 
-    project: str
-    release: str
     ports: List[int]
     identity: str
 
 
-class Fetch(Request[FilesReceived]):
+class Fetch(ReleaseRequest[FilesReceived]):
     """Take what a release lacks from a host that shares it."""
 
-    project: str
-    release: str
     address: str
     port: int
     identity: str
@@ -108,12 +101,10 @@ class Seen(Message):
     digest: str
 
 
-class SeeRelease(Request[Seen]):
+class SeeRelease(ReleaseRequest[Seen]):
     """Ask for the hash of a release's manifest; wait some time until it is `digest` (unless "").
     The answer is "" without the release itself."""
 
-    project: str
-    release: str
     digest: str
 
 

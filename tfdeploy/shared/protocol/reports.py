@@ -20,7 +20,6 @@ class Status(RunRequest[TaskReports]):
     """Ask how a run's tasks are, with the last `tail` lines of each log."""
 
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     tail: int
 
@@ -68,7 +67,6 @@ class Logs(RunRequest[LogFiles]):
     """Ask which log files a host has of a run."""
 
     READS_RUN = True
-    REPEATABLE = True
 
 
 class RecordedTrials(Message):
@@ -81,7 +79,6 @@ class ListTrials(RunRequest[RecordedTrials]):
     """Ask what a host has recorded of a run's trials."""
 
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -259,7 +256,6 @@ class Follow(RunRequest[RunEvent]):
     """
 
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = 16 << 20  # a sample of a hundred tasks, all of which write long lines
     tasks: List[str]
     logs: bool

@@ -42,7 +42,6 @@ class Enter(TaskRequest[TaskEntrance]):
     """Ask how to run a command in a task's directory with its environment."""
 
     READS_RUN = True
-    REPEATABLE = True
 
 
 class SavedCheckpoint(Message):

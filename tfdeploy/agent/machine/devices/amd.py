@@ -13,6 +13,7 @@ import shutil
 import time
 from typing import Dict, Iterator, List, Sequence, Tuple
 
+from ....shared.filesystem import read_if_possible
 from ....shared.protocol.reports import GpuUse
 from ....shared.records import VISIBLE, visible_devices
 from .nvidia import MEBIBYTE, Gpu, GpuProcess
@@ -57,7 +58,7 @@ def variables(gpus: Sequence[int]) -> Dict[str, str]:
 
 
 class AmdSampler:
-    """How busy the GPUs are: those of `indexes`, or all, looked at every `every_s` seconds."""
+    """A GpuUseSampler of the GPUs of `indexes`, or all (vendors.py)."""
 
     def __init__(self, indexes: Sequence[int], every_s: float) -> None:
         self.every_s = every_s
@@ -65,7 +66,6 @@ class AmdSampler:
         self._found: List[GpuUse] = []
 
     def read(self) -> List[GpuUse]:
-        """Return what was seen last, each time the same list, and look again if it is time."""
         if time.monotonic() >= self._next_at:
             self._next_at = time.monotonic() + self.every_s
             uses = [gpu.use for gpu in look()]
@@ -100,8 +100,4 @@ def _processes() -> Dict[str, List[GpuProcess]]:
 
 def _read(*path: str) -> str:
     """Return what a file below /sys has; "" if it does not exist or may not be read."""
-    try:
-        with open(os.path.join(SYS, *path)) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return read_if_possible(os.path.join(SYS, *path)).decode(errors="replace").strip()

@@ -270,7 +270,7 @@ class NvidiaSmiSampler:
 
 
 class GpuSampler(NvidiaSmiSampler):
-    """How busy the GPUs are: those of `indexes`, or all."""
+    """A GpuUseSampler of the GPUs of `indexes`, or all (vendors.py)."""
 
     def __init__(self, indexes: Sequence[int] = (), every_s: float = SAMPLE_EVERY_S) -> None:
         def parts(listing: str) -> List[GpuUse]:

@@ -6,14 +6,24 @@ Each raises Refusal if nvidia-smi does not answer, except `listed_if_possible` a
 from __future__ import annotations
 
 import shutil
-from typing import Dict, List, Sequence, Union
+from typing import Dict, List, Protocol, Sequence
 
+from ....shared.protocol.reports import GpuUse
 from ....shared.records import VISIBLE, visible_devices
 from ...refusal import Refusal
 from . import amd, nvidia
 from .nvidia import Gpu, ListedGpu
 
-Sampler = Union[amd.AmdSampler, nvidia.GpuSampler]
+
+class GpuUseSampler(Protocol):
+    """How busy GPUs are, looked at every `every_s` seconds. `read` returns what was seen last, each
+    time the same list, and looks again if it is time."""
+
+    every_s: float
+
+    def read(self) -> List[GpuUse]: ...
+
+    def close(self) -> None: ...
 
 
 def listed() -> List[ListedGpu]:
@@ -36,7 +46,7 @@ def look() -> List[Gpu]:
     return amd.look() if _are_amds() else nvidia.look()
 
 
-def sampler(indexes: Sequence[int] = (), every_s: float = nvidia.SAMPLE_EVERY_S) -> Sampler:
+def sampler(indexes: Sequence[int] = (), every_s: float = nvidia.SAMPLE_EVERY_S) -> GpuUseSampler:
     """Return what tells how busy the GPUs are: those of `indexes`, or all."""
     return amd.AmdSampler(indexes, every_s) if _are_amds() else nvidia.GpuSampler(indexes, every_s)
 

@@ -72,9 +72,8 @@ def _fetch_once(launch: Launch, task_dir: str) -> None:
     listed = offered_files.fetch_list(launch.heartbeat, answer["backup"])
     units = [unit for unit in listed if _may_place(task_dir, before, unit)]
     offered = {path: (size, mtime) for unit in units for path, size, mtime in unit.files}
-    listing.store_given(
-        task_dir, {**before, **offered}
-    )  # first: a killed supervisor leaves no stray copy
+    # First: a supervisor that is killed leaves no stray copy.
+    listing.store_given(task_dir, {**before, **offered})
     for unit in units:
         if not offered_files.is_current(work, unit):
             filesystem.remove_folder(incoming)
@@ -112,11 +111,7 @@ def _remove(task_dir: str, old: listing.Files) -> None:
     work = paths.work(task_dir)
     for path, stamp in old.items():
         place = os.path.join(work, path)
-        try:
-            info = os.lstat(place)
-        except OSError:
-            continue
-        if (info.st_size, info.st_mtime_ns) == stamp:
+        if filesystem.stamp(place)[:2] == stamp:
             os.remove(place)
     for folder in {os.path.dirname(path) for path in old}:
         if listing.names_given(task_dir, old, folder):

@@ -19,6 +19,7 @@ import os
 from typing import Any, Dict, Iterator, List, Tuple
 
 from ....shared import filesystem, state_file
+from ....shared.filesystem import stamp
 from ....shared.protocol.message import Invalid, parse
 from ....shared.protocol.outputs import REPLICAS, OutputUnit, ReplicatedOutputs
 from ....shared.protocol.record import to_json
@@ -103,14 +104,10 @@ def fetch_unit(settings: HeartbeatSettings, unit: OutputUnit, incoming: str, fol
 
 def is_current(folder: str, unit: OutputUnit) -> bool:
     """Return whether the folder has the unit's files with the listed sizes and times."""
-    for path, size, mtime_ns in unit.files:
-        try:
-            info = os.lstat(os.path.join(folder, path.lstrip("/")))
-        except OSError:
-            return False
-        if (info.st_size, info.st_mtime_ns) != (size, mtime_ns):
-            return False
-    return True
+    return all(
+        stamp(os.path.join(folder, path.lstrip("/")))[:2] == (size, mtime_ns)
+        for path, size, mtime_ns in unit.files
+    )
 
 
 def paths_of(unit: OutputUnit) -> List[str]:
@@ -250,9 +247,5 @@ def _relative(launch: Launch, path: str) -> str:
 
 def _is_linked(launch: Launch, copies: str, path: str) -> bool:
     """Return whether the evaluator's file is the copy: it may have its own file of this name."""
-    try:
-        copy = os.stat(os.path.join(copies, path))
-        linked = os.stat(os.path.join(_folder(launch), _relative(launch, path)))
-    except OSError:
-        return False
-    return (copy.st_size, copy.st_mtime_ns) == (linked.st_size, linked.st_mtime_ns)
+    linked = stamp(os.path.join(_folder(launch), _relative(launch, path)))[:2]
+    return linked == stamp(os.path.join(copies, path))[:2] != ()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
 from ....shared import filesystem, records, state_file
@@ -26,7 +27,6 @@ from . import backups, offered_files
 Json = Dict[str, Any]
 
 
-PIECE = 1 << 20
 CHECK_EVERY_S = 1.0
 # While a peer fetches a checkpoint, it is not withdrawn for a newer one; otherwise slow peers might
 # never get a complete copy.
@@ -63,7 +63,7 @@ class CheckpointOffer:
             if not self._offered or file not in self._offered.files:
                 raise ValueError("{!r} is not offered".format(file))
             self._read_at = time.monotonic()
-            return os.pread(self._offered.files[file], PIECE, offset)
+            return os.pread(self._offered.files[file], offered_files.PIECE, offset)
 
     def offer_backup(self) -> Json:
         """Offer what synchronous workers need before they start (backups.py)."""
@@ -76,14 +76,12 @@ class CheckpointOffer:
 
     def update(self, server: HeartbeatServer) -> None:
         """Offer the newest checkpoint, unless a peer fetches the offered one, and the outputs."""
-        try:
+        with suppress(OSError):  # too many open files: the next update tries again
             if time.monotonic() > self._read_at + FETCH_GAP_S and os.path.isdir(self._folder):
                 self._offer_newest(server)
             if self._outputs:
                 self._outputs.update()
                 server.outputs = self._outputs.announced or None
-        except OSError:
-            pass  # too many open files: the next update tries again
 
     def _update_forever(self, server: HeartbeatServer) -> None:
         while True:
@@ -137,21 +135,14 @@ def _fetch_checkpoint(launch: Launch, offer: Json) -> None:
         _fetch_file(launch, file["path"], int(file["size"]), incoming)
     # An evaluator may be reading the one before, and may write its own checkpoints to this folder.
     record = paths.replica(launch.project, launch.run)
-    copied = [name for name in _copied_names(record) if name != offer["name"]] + [offer["name"]]
+    before = records.read_or_empty(list, record)  # the names of those that were fetched
+    copied = [name for name in before if name != offer["name"]] + [offer["name"]]
     keep = 2 if launch.links else 1
     install.install(incoming, folder, offer["name"], CHECKPOINT, os.listdir(incoming))
     _remove(folder, copied[:-keep])
     records.write(record, copied[-keep:])
     state_file.write(folder, offer["name"])  # without the removed ones
     filesystem.remove_folder(incoming)
-
-
-def _copied_names(record: str) -> List[str]:
-    """Return the names of the checkpoints that were fetched, the newest last."""
-    try:
-        return [str(name) for name in records.read(record)]
-    except (OSError, ValueError, TypeError):
-        return []
 
 
 def _remove(folder: str, names: List[str]) -> None:

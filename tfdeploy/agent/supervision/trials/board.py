@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from ....shared.filesystem import append_line
@@ -50,10 +51,8 @@ class Journal:
 
     def add(self, record: TrialRecord) -> None:
         """Append a record. A disk that is full, or fails, costs records, and no trial."""
-        try:
+        with suppress(OSError):
             append_line(self._path, to_line(record), MAX_JOURNAL_BYTES, shorten)
-        except OSError:
-            pass
 
     def on_this_host(self) -> List[TrialRecord]:
         """Return the newest record of each trial that the slots of this host have recorded. A trial

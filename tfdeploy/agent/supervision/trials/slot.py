@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import time
+from contextlib import suppress
 from typing import Any, List, Optional
 
 from ....shared import records
@@ -95,10 +96,8 @@ class SlotSupervisor(Supervisor):
                 ending.state, reason=ending.reason, cause=cause, planned=ending.planned, pid=None
             )
             return False
-        try:
+        with suppress(OSError):
             self.log.copy_to("")
-        except OSError:
-            pass
         return True
 
     def _start_process(self) -> Any:

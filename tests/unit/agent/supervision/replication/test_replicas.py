@@ -302,7 +302,7 @@ def test_an_evaluator_keeps_the_checkpoint_before_because_it_may_be_reading_it(r
 
 
 def test_a_large_file_is_fetched_in_pieces(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(replicas, "PIECE", 1000)
+    monkeypatch.setattr(offered_files, "PIECE", 1000)
     data = os.urandom(2500)
     save(tmp_path, 7)
     (tmp_path / "model.ckpt-7.data-00000-of-00001").write_bytes(data)

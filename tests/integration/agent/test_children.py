@@ -10,11 +10,11 @@ from support.builders import eventually, start_python
 
 from integration.agent.supervised_task import children
 
-PACKAGE = os.fspath(Path(__file__).parents[4])
+PACKAGE = os.fspath(Path(__file__).parents[3])
 DETACH = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from tfdeploy.agent.runs import detach
+from tfdeploy.agent import children
 log, title = sys.argv[2], sys.argv[3].replace("LONG", "x" * 100000)
 read_end, write_end = os.pipe()
 stray = os.open(os.devnull, os.O_RDONLY)
@@ -23,7 +23,7 @@ def work():
     os.write(write_end, "{} {}".format(os.getpid(), os.environ["CREATOR"]).encode())
     os.close(write_end)
     WORK
-detach.run_detached(work, title, log, [write_end])
+children.run_detached(work, title, log, [write_end])
 os.close(write_end)
 print(open(read_end).read(), flush=True)
 sys.stdin.read()
