@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import FleetError, individual_errors
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
-from tfdeploy.formatting.humanize import format_count, format_duration, shorten_names
+from tfdeploy.formatting.humanize import format_count, format_duration
 from tfdeploy.output import results_output, status_table
 from tfdeploy.output.log_lines import print_log_lines
 from tfdeploy.output.status_table import STATE_STYLES
@@ -140,17 +140,6 @@ def print_scaled(console: Console, scaled: ScaleResult) -> None:
                         "again")  # fmt: skip
 
 
-def print_restored_record(console: Console, run: Run, hosts: Sequence[str]) -> None:
-    source = shorten_names(hosts)
-    text = f"run {run.id} had no record on the controller: restored it from {source}"
-    console.print_yellow(text)
-
-
-def print_newer_record(console: Console, run: Run, hosts: Sequence[str]) -> None:
-    text = f"run {run.id} was resumed or scaled elsewhere: took its record from "
-    console.print_yellow(text + shorten_names(hosts))
-
-
 def print_stopped_so_far(
     console: Console, states: Mapping[str, str], waiting: Sequence[str]
 ) -> None:
@@ -237,11 +226,12 @@ def print_resuming(console: Console, error: TfdeployError) -> None:
     console.print_warning(error, "it will not recover by itself; resuming the run")
 
 
-def _still_running(run: Run, placements: Sequence[Placement]) -> tuple[str, str]:
+def _still_running(run: Run, placements: Sequence[Placement]) -> tuple[str, ...]:
     tasks = fold_names(str(placement.task) for placement in placements)
     hosts = fold_names(placement.host for placement in placements)
     limit = format_duration(run.inventory.training.orphan_timeout_s)
     return (
         f"{tasks} on {hosts} may still be running: no answer. Each task exits once its supervisor",
-        f"learns of the stop, or has lost contact with {run.plan.chief.task} for {limit}",
+        f"learns of the stop, or has lost contact with {run.plan.chief.task} for {limit};",
+        f"when its host answers again: tfdeploy stop {run.flags}",
     )
