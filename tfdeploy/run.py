@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -235,7 +236,8 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     try:
         return read_folder(base / chosen)
     except OSError:
-        hint = f"it names a task: tfdeploy status --task {chosen}, or tfdeploy logs {chosen}"
+        task = shlex.quote(chosen)
+        hint = f"it names a task: tfdeploy status --task {task}, or tfdeploy logs {task}"
         hint = hint if chosen.partition(":")[0] in JOBS else newest_hint(base)
         raise NoRecord(f'there is no run "{chosen}" in {base}', hint) from None
 
