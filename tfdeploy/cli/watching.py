@@ -115,6 +115,7 @@ def watch(
 def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
     """Watch a run as its last start has planned it."""
     from tfdeploy.commands.watch import Ending, WatchedRun, follow_samples, started_again
+    from tfdeploy.hosts.fleet import refuse_deleted
     from tfdeploy.live.show import show
 
     watched = WatchedRun(run)
@@ -129,6 +130,7 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
         return watched, Ending.INTERRUPTED
     if watched.outdated:
         raise watched.outdated
+    refuse_deleted({host.name: host.error for host in watched.hosts.values()})
     return watched, ending
 
 

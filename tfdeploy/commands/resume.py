@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,8 +19,10 @@ from tfdeploy.commands.stop import StopResult, stop, stop_reachable
 from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import (
     CommandTimedOut,
+    Note,
     OutdatedRecord,
     PlanError,
+    RunDeleted,
     RunError,
     TaskError,
     Unreachable,
@@ -33,7 +36,12 @@ from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import launch as launches
 from tfdeploy.planning import placing, replanning
 from tfdeploy.planning.replanning import describe, with_counts
-from tfdeploy.results.handover import CheckpointCopy, hand_over_checkpoint, hand_over_outputs
+from tfdeploy.results.handover import (
+    CheckpointCopy,
+    hand_over_checkpoint,
+    hand_over_outputs,
+    has_results,
+)
 from tfdeploy.results.run_folder import has_end_of
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
@@ -210,8 +218,15 @@ def _begin_to_stop(fleet: Fleet, run: Run) -> Callable[[], tuple[TfdeployError, 
 
 def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: Changes) -> None:
     """Raise unless the run has ended on a host, or something changes; and if other hosts than those
-    that are gone give no answer."""
-    found = status(old_fleet, remaining)
+    that are gone give no answer, or the run was deleted from all and nothing was collected."""
+    try:
+        found = status(old_fleet, remaining)
+    except RunDeleted as deleted:
+        if old.inventory.trials.points or not has_results(old):
+            hint = "nothing was collected from which it can continue; a new run: tfdeploy start"
+            raise deleted.with_hint(hint) from None
+        warnings.warn(f"{deleted.message}; it continues from what was collected", Note, 2)
+        return
     chief = found.report(str(old.plan.chief.task))
     if chief and chief.state == SUCCEEDED:
         is_here = has_end_of(old, "")
