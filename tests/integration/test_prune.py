@@ -395,5 +395,5 @@ def test_a_run_that_was_deleted_is_resumed_only_from_what_was_collected(local):
     done = project.tf("resume")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: {deleted}")
-    assert done.stderr.endswith("from which it can continue; a new run: tfdeploy start\n")
+    assert done.stderr.endswith("nothing to continue from; a new run: tfdeploy start\n")
     assert project.processes() == {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfdeploy.commands.trials import list_trials
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import errors_of, refuse_deleted
+from tfdeploy.hosts.fleet import errors_of, unless_deleted
 from tfdeploy.hosts.pipeline import RoundPart, run_alone, run_parts
 from tfdeploy.planning.plan import select_placements
 from tfdeploy.results import events_and_logs
@@ -102,9 +102,8 @@ def collect_reachable(
     """Fetch the chief's newest good checkpoint (or `every` one), outputs, events and all logs.
 
     `tasks` and `on` are as in planning/plan.py (empty: all tasks). Hosts that can't be
-    reached are among the result's errors; if the run was deleted from all of them, raise
-    RunDeleted. It waits while another command fetches results of the
-    run.
+    reached are among the result's errors. It waits while another command fetches results of the
+    run. Raises RunDeleted.
 
     Of a run of trials it fetches the best one, and the scalars of the others; or with `every` all.
     """
@@ -120,9 +119,9 @@ def collect_reachable(
             return _fetch(agent, run, placements, keeps, every=every)
 
     with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
-        outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
+        hosts = dict.fromkeys(p.host for p in selected)
+        outcomes = unless_deleted(fleet.outcomes(hosts, fetch))
         unmerged = merge_outputs(run)
-    refuse_deleted(outcomes)
     fetched = {h: result for h, result in outcomes.items() if not isinstance(result, TfdeployError)}
     checkpoints = fetched[chief.host].checkpoints if chief.host in fetched else None
     return _result(

@@ -36,12 +36,7 @@ from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import launch as launches
 from tfdeploy.planning import placing, replanning
 from tfdeploy.planning.replanning import describe, with_counts
-from tfdeploy.results.handover import (
-    CheckpointCopy,
-    hand_over_checkpoint,
-    hand_over_outputs,
-    has_results,
-)
+from tfdeploy.results import handover
 from tfdeploy.results.run_folder import has_end_of
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
@@ -50,7 +45,7 @@ from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tfdeploy.commands.following.launching import Waiting
     from tfdeploy.commands.start import Queue
@@ -74,7 +69,7 @@ class ResumeResult:
     MERGED: ClassVar = {"run": runs.Run}
 
     run: Run
-    source: CheckpointCopy | None
+    source: handover.CheckpointCopy | None
     """The checkpoint from which the run continues; null if there is none."""
     files: tuple[str, ...]
     """The paths of the other files that the chief's script finds."""
@@ -130,12 +125,12 @@ def resume(
         new = replace(new, environments=restore_environments(fleet, new))
         # Everything that can be refused was refused by now, while the run is as it was.
         started_at = time.monotonic()
-        left_out = _begin_to_stop(old_fleet, _leave_out(old, new))
+        left_out = _begin_to_stop(old_fleet, _restrict(old, {*new.left_out}))
         with old_fleet.cancellation.delayed():
             stopped = stop(old_fleet, remaining, silent=True)
         stop_s = time.monotonic() - started_at
-        source = hand_over_checkpoint(fleet, old, new)
-        files = tuple(hand_over_outputs(fleet, old, new))
+        source = handover.hand_over_checkpoint(fleet, old, new)
+        files = tuple(handover.hand_over_outputs(fleet, old, new))
         watcher = StartWatcher(on_report=on_report, waiting=waiting)
         resumed = launch(fleet, new, watcher, queue)
         start_s = time.monotonic() - started_at - stop_s
@@ -185,15 +180,10 @@ def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
     return replanning.limit_replicas(changed)
 
 
-def _restrict(run: Run, hosts: Sequence[str]) -> Run:
+def _restrict(run: Run, hosts: Collection[str]) -> Run:
     """Return the run with only the tasks on these hosts."""
     placements = tuple(p for p in run.plan.placements if p.host in hosts)
     return replace(run, plan=replace(run.plan, placements=placements))
-
-
-def _leave_out(old: Run, new: Run) -> Run:
-    """Return the run with only the tasks on hosts that the new plan leaves out."""
-    return _restrict(old, [host for host in old.plan.hosts if host in new.left_out])
 
 
 def _begin_to_stop(fleet: Fleet, run: Run) -> Callable[[], tuple[TfdeployError, ...]]:
@@ -222,9 +212,8 @@ def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: C
     try:
         found = status(old_fleet, remaining)
     except RunDeleted as deleted:
-        if old.inventory.trials.points or not has_results(old):
-            hint = "nothing was collected from which it can continue; a new run: tfdeploy start"
-            raise deleted.with_hint(hint) from None
+        if old.inventory.trials.points or not handover.has_results(old):
+            raise deleted.with_hint("nothing to continue from; a new run: tfdeploy start") from None
         warnings.warn(f"{deleted.message}; it continues from what was collected", Note, 2)
         return
     chief = found.report(str(old.plan.chief.task))

@@ -9,7 +9,7 @@ from tfdeploy.commands.following.training_history import is_healthy, slow_tasks
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import refuse_deleted
+from tfdeploy.hosts.fleet import unless_deleted
 from tfdeploy.planning import roles
 from tfdeploy.planning.plan import Placement, select_placements, tasks_by_host
 from tfdeploy.shared.protocol.record import replace
@@ -113,8 +113,7 @@ def status(
 
     `tasks` and `on` are as in planning/plan.py (empty: all tasks). When some hosts take
     longer, `on_wait` gets the status of the others and the names of those that have not answered.
-    Raises PlanError if `tasks` and `on` select no task, RunDeleted if all hosts have deleted the
-    run, and nothing else.
+    Raises only PlanError, if `tasks` and `on` select no task, and RunDeleted.
     """
     chosen = select_placements(run.plan, tasks, on)
     by_host = tasks_by_host(chosen)
@@ -129,9 +128,7 @@ def status(
     def report(outcomes: Outcomes) -> None:
         on_wait(combine(outcomes), [host for host in by_host if host not in outcomes])
 
-    outcomes = fleet.outcomes(by_host, ask, on_wait=report)
-    refuse_deleted(outcomes)
-    return combine(outcomes)
+    return combine(unless_deleted(fleet.outcomes(by_host, ask, on_wait=report)))
 
 
 def _task_status(placement: Placement, report: TaskReport | None) -> TaskStatus:

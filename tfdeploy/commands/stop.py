@@ -188,8 +188,7 @@ def stop_everywhere(
     """
     stopped = stop_reachable(fleet, run, on_wait=on_wait)
     stopped = _stop_elsewhere(run, fleet.record, current, stopped)
-    known = {*stopped.states.values()} != {UNKNOWN} or stopped.others or stopped.silent_hosts
-    if not (known or stopped.errors or stopped.unconfirmed):
+    if stopped == StopResult(dict.fromkeys(stopped.states, UNKNOWN), None, run=run.id):
         status(fleet, run)
     return stopped
 

@@ -158,12 +158,13 @@ def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:
     return [outcome for outcome in outcomes.values() if isinstance(outcome, TfdeployError)]
 
 
-def refuse_deleted(outcomes: Mapping[str, object]) -> None:
-    """Raise RunDeleted, once for all hosts, if a run was deleted from each of them."""
+def unless_deleted(outcomes: Mapping[str, R]) -> Mapping[str, R]:
+    """Return the outcomes, or raise RunDeleted once if a run was deleted from each of the hosts."""
     deleted = [each for each in outcomes.values() if isinstance(each, RunDeleted)]
     if deleted and len(deleted) == len(outcomes):
         deleted[0].names = ()
         raise deleted[0]
+    return outcomes
 
 
 def raise_descriptor_limit() -> None:
