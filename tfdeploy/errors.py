@@ -5,7 +5,7 @@
     ├── HostError(host)                             exit 1
     │   Unreachable · AuthenticationFailed · HostKeyRefused · CommandFailed
     │   CommandTimedOut · TransferFailed · AgentError (LeaseConflict) · AgentExitedEarly
-    │   OutdatedRecord
+    │   OutdatedRecord · RunDeleted
     ├── TaskError(task, host)                       exit 1
     │   TaskFailed · TaskNotReady
     ├── Cancelled                                   the program's own `cancel` was set
@@ -177,6 +177,10 @@ class OutdatedRecord(AgentError):
         super().__init__(host, message, hint)
         self.run, self.starts, self.hosts_file = run, starts, hosts_file
         self.launched = launched
+
+
+class RunDeleted(AgentError):
+    """`tfdeploy prune` has deleted the run from the host. Without a name: from all of its hosts."""
 
 
 class TaskError(TfdeployError):

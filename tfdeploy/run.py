@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,7 +28,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.config import toml_text
-from tfdeploy.config.cluster import Task
+from tfdeploy.config.cluster import JOBS, Task
 from tfdeploy.config.hosts_file import hosts_flag, open_hosts_file
 from tfdeploy.config.models import Inventory
 from tfdeploy.errors import RunError
@@ -235,7 +236,10 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     try:
         return read_folder(base / chosen)
     except OSError:
-        raise NoRecord(f'there is no run "{chosen}" in {base}', newest_hint(base)) from None
+        task = shlex.quote(chosen)
+        hint = f"it names a task: tfdeploy status --task {task}, or tfdeploy logs {task}"
+        hint = hint if chosen.partition(":")[0] in JOBS else newest_hint(base)
+        raise NoRecord(f'there is no run "{chosen}" in {base}', hint) from None
 
 
 def run_ids(base: Path) -> list[str]:

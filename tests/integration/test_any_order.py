@@ -197,6 +197,8 @@ def test_a_resume_of_an_older_record_after_a_prune_is_the_newest(machine, monkey
     """No host remembers how often the other controller had started it."""
     monkeypatch.setattr(runs, "age_s", lambda run_id: 0.0)
     machine.start("A", None)
+    machine.write_checkpoint(work(machine, "b", "chief-0") / "checkpoints", 1)
+    machine.collect("A", None)
     machine.status("B")
     for workers in (3, 2, 3):
         machine.scale("B", None, workers=workers)

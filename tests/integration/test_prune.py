@@ -351,25 +351,49 @@ def test_a_file_that_was_written_again_with_equal_content_is_collected(uncollect
     assert after == before + len(names)
 
 
-def test_every_command_says_that_a_run_was_deleted_and_a_resume_still_starts_it(local):
+def test_every_command_says_once_that_a_run_was_deleted(local):
     project = local.pushed()
     project.ok("run")
     project.ok("prune", "--keep", "0", "--yes")
     deleted = f"run {project.runs[-1]} was deleted from its hosts on "
     for words in (
         ["status"],
+        ["watch"],
         ["collect"],
         ["attach"],
         ["logs"],
         ["fetch", "worker:0", "x"],
         ["exec", "worker:0", "--", "ls"],
+        ["stop"],
+        ["scale", "workers=1"],
     ):
         done = project.tf(*words)
-        assert done.returncode == 1, words
-        assert deleted in done.stderr, (words, done.stderr)
+        before = "waiting for the first report\n" if words == ["watch"] else ""
+        assert (done.returncode, done.stdout) in ((1, before), (1, "")), words
+        assert done.stderr.count(deleted) == 1, (words, done.stderr)
         assert "by tfdeploy prune of " in done.stderr
+        assert done.stderr.endswith("a new run: tfdeploy start\n")
         assert "Errno" not in done.stderr
         assert "continues" not in done.stderr
-    stopped = project.ok("stop")
-    assert "UNKNOWN   worker:0  its host has no record and no process of it" in stopped
-    assert "resumes from model.ckpt-3" in project.ok("resume")
+    report = project.tf("report")
+    assert (report.returncode, report.stderr.count(deleted)) == (0, 1), report.stderr
+
+
+def test_a_run_that_was_deleted_is_resumed_only_from_what_was_collected(local):
+    project = local.pushed()
+    project.ok("run")
+    project.ok("prune", "--keep", "0", "--yes")
+    deleted = f"run {project.runs[-1]} was deleted from its hosts on "
+    done = project.tf("resume")
+    assert "resumes from model.ckpt-3 on the controller" in done.stdout
+    assert done.stderr.count(deleted) == 1
+    assert "it continues from what was collected" in done.stderr
+    project.ok("stop")
+    project.ok("prune", "--keep", "0", "--yes")
+    for results in ("checkpoints", "outputs"):
+        shutil.rmtree(project.run_folder / results)
+    done = project.tf("resume")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {deleted}")
+    assert done.stderr.endswith("nothing to continue from; a new run: tfdeploy start\n")
+    assert project.processes() == {}

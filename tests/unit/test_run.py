@@ -267,6 +267,15 @@ def test_the_hint_for_an_unknown_run_lists_the_newest_ones(tmp_path):
     )
 
 
+def test_a_task_in_place_of_a_run_is_called_one_with_what_to_type(tmp_path):
+    runs.save(make_run(tmp_path))
+    for task, quoted in (("worker:0", "worker:0"), ("ps:[0-3]", "'ps:[0-3]'"), ("ps", "ps")):
+        assert error_text(lambda: runs.load(tmp_path / "hosts.toml", task)) == (  # noqa: B023
+            f'there is no run "{task}" in {tmp_path / "runs"}\n'
+            f"  it names a task: tfdeploy status --task {quoted}, or tfdeploy logs {quoted}"
+        )
+
+
 def test_the_hint_for_an_unknown_run_says_if_there_are_no_runs(tmp_path):
     make_run(tmp_path)
     assert error_text(lambda: runs.load(tmp_path / "hosts.toml", "nope")) == (

@@ -11,11 +11,12 @@ class Refusal(Exception):
     `message` is one sentence that says what was found and what was expected; `hint` is a command or
     an edit that helps. `busy` says that the needed port or GPU is in use, and so may become free;
     `held_by` is the run that holds it, or "". `outdated` says that the controller's record of the
-    run is older than the host's, `unknown` that the agent does not know the request.
+    run is older than the host's, `deleted` that the run was deleted from the host, `unknown` that
+    the agent does not know the request.
     """
 
     held_by = ""
-    busy = outdated = unknown = False
+    busy = outdated = deleted = unknown = False
 
     def __init__(self, message: str, hint: str = "", **more: Any) -> None:
         super().__init__(message)

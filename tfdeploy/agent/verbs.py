@@ -100,7 +100,7 @@ PROGRAMS = {
     "notify": "reports.notify.send_all",
     "enter": "runs.enter.enter",
 }
-REASONS = ("hint", "held_by", "busy", "outdated", "unknown")
+REASONS = ("hint", "held_by", "busy", "outdated", "deleted", "unknown")
 
 
 def main(argv: List[str]) -> int:

@@ -126,12 +126,17 @@ def _reload(run: Run) -> Run:
 def _gather_facts(run: Run, offline: bool) -> RunFacts:
     from tfdeploy.commands import status as command
     from tfdeploy.commands.trials import trials_of
+    from tfdeploy.errors import RunDeleted
     from tfdeploy.experiments.run_report.facts import gather
+    from tfdeploy.output.console import Console
 
-    if offline:
-        return gather(run, None, trials_of(None, run))
-    with open_fleet(run) as fleet:
-        return gather(run, command.status(fleet, run, LOG_LINES), trials_of(fleet, run))
+    try:
+        if not offline:
+            with open_fleet(run) as fleet:
+                return gather(run, command.status(fleet, run, LOG_LINES), trials_of(fleet, run))
+    except RunDeleted as deleted:
+        Console().print_notes([deleted])
+    return gather(run, None, trials_of(None, run))
 
 
 @add_command(

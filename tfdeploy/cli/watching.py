@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tfdeploy.commands.logs import NewLines
     from tfdeploy.commands.stop import StopResult
     from tfdeploy.commands.watch import Ending, WatchedRun
-    from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import OutdatedRecord
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
@@ -105,6 +104,7 @@ def watch(
 def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
     """Watch a run as its last start has planned it."""
     from tfdeploy.commands.watch import Ending, WatchedRun, follow_samples, started_again
+    from tfdeploy.hosts.fleet import unless_deleted
     from tfdeploy.live.show import show
 
     watched = WatchedRun(run)
@@ -119,6 +119,7 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
         return watched, Ending.INTERRUPTED
     if watched.outdated:
         raise watched.outdated
+    unless_deleted({host.name: host.error for host in watched.hosts.values()})
     return watched, ending
 
 
@@ -291,9 +292,7 @@ def _stop(run: Run, fleet: Fleet, console: Console) -> StopResult:
     from tfdeploy.commands.stop import stop_everywhere
     from tfdeploy.output.run_events import print_stopped_so_far
 
-    def current() -> Inventory:
-        return load_inventory(run.inventory.file)
-
+    current = partial(load_inventory, run.inventory.file)
     with fleet:
         return stop_everywhere(fleet, run, current, partial(print_stopped_so_far, console))
 

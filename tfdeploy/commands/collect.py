@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfdeploy.commands.trials import list_trials
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import answers_of, errors_of
+from tfdeploy.hosts.fleet import answers_of, errors_of, unless_deleted
 from tfdeploy.hosts.pipeline import RoundPart, run_alone, run_parts
 from tfdeploy.planning.plan import select_placements
 from tfdeploy.results import events_and_logs
@@ -103,7 +103,7 @@ def collect_reachable(
 
     `tasks` and `on` are as in planning/plan.py (empty: all tasks). Hosts that can't be
     reached are among the result's errors. It waits while another command fetches results of the
-    run.
+    run. Raises RunDeleted.
 
     Of a run of trials it fetches the best one, and the scalars of the others; or with `every` all.
     """
@@ -119,7 +119,8 @@ def collect_reachable(
             return _fetch(agent, run, placements, keeps, every=every)
 
     with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
-        outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
+        hosts = dict.fromkeys(p.host for p in selected)
+        outcomes = unless_deleted(fleet.outcomes(hosts, fetch))
         unmerged = merge_outputs(run)
     fetched = answers_of(outcomes)
     checkpoints = fetched[chief.host].checkpoints if chief.host in fetched else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,8 +20,10 @@ from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import (
     Cancelled,
     CommandTimedOut,
+    Note,
     OutdatedRecord,
     PlanError,
+    RunDeleted,
     RunError,
     TaskError,
     TfdeployError,
@@ -35,7 +38,7 @@ from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import launch as launches
 from tfdeploy.planning import placing, replanning
 from tfdeploy.planning.replanning import describe, with_counts
-from tfdeploy.results.handover import CheckpointCopy, hand_over_checkpoint, hand_over_outputs
+from tfdeploy.results import handover
 from tfdeploy.results.run_folder import has_end_of
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
@@ -67,7 +70,7 @@ class ResumeResult:
     MERGED: ClassVar = {"run": runs.Run}
 
     run: Run
-    source: CheckpointCopy | None
+    source: handover.CheckpointCopy | None
     """The checkpoint from which the run continues; null if there is none."""
     files: tuple[str, ...]
     """The paths of the other files that the chief's script finds."""
@@ -130,8 +133,8 @@ def resume(
             with old_fleet.cancellation.delayed():
                 stopped = stop(old_fleet, remaining, silent=True)
             stop_s = time.monotonic() - started_at
-            source = hand_over_checkpoint(fleet, old, new)
-            files = tuple(hand_over_outputs(fleet, old, new))
+            source = handover.hand_over_checkpoint(fleet, old, new)
+            files = tuple(handover.hand_over_outputs(fleet, old, new))
             watcher = StartWatcher(on_report=on_report, waiting=waiting)
             resumed = launch(fleet, new, watcher, queue)
         start_s = time.monotonic() - started_at - stop_s
@@ -212,8 +215,14 @@ def _named(left_out: Callable[[], tuple[TfdeployError, ...]]) -> Iterator[None]:
 
 def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: Changes) -> None:
     """Raise unless the run has ended on a host, or something changes; and if other hosts than those
-    that are gone give no answer."""
-    found = status(old_fleet, remaining)
+    that are gone give no answer, or the run was deleted from all and nothing was collected."""
+    try:
+        found = status(old_fleet, remaining)
+    except RunDeleted as deleted:
+        if old.inventory.trials.points or not handover.has_results(old):
+            raise deleted.with_hint("nothing to continue from; a new run: tfdeploy start") from None
+        warnings.warn(f"{deleted.message}; it continues from what was collected", Note, 2)
+        return
     chief = found.report(str(old.plan.chief.task))
     if chief and chief.state == SUCCEEDED:
         is_here = has_end_of(old, "")

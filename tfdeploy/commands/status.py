@@ -9,6 +9,7 @@ from tfdeploy.commands.following.training_history import is_healthy, slow_tasks
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.formatting.short_repr import short_repr
+from tfdeploy.hosts.fleet import unless_deleted
 from tfdeploy.planning import roles
 from tfdeploy.planning.plan import Placement, select_placements, tasks_by_host
 from tfdeploy.shared.protocol.record import replace
@@ -113,7 +114,7 @@ def status(
 
     `tasks` and `on` are as in planning/plan.py (empty: all tasks). When some hosts take
     longer, `on_wait` gets the status of the others and the names of those that have not answered.
-    Raises PlanError if `tasks` and `on` select no task, and nothing else.
+    Raises only PlanError, if `tasks` and `on` select no task, and RunDeleted.
     """
     chosen = select_placements(run.plan, tasks, on)
     by_host = tasks_by_host(chosen)
@@ -128,7 +129,7 @@ def status(
     def report(outcomes: Outcomes) -> None:
         on_wait(combine(outcomes), [host for host in by_host if host not in outcomes])
 
-    return combine(fleet.outcomes(by_host, ask, on_wait=report))
+    return combine(unless_deleted(fleet.outcomes(by_host, ask, on_wait=report)))
 
 
 def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> RunStatus:

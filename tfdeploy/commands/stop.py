@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from tfdeploy.commands.status import status
 from tfdeploy.config.cluster import Task
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line
@@ -184,10 +185,13 @@ def stop_everywhere(
     that a resume has left out, and those on which another controller may have resumed the run.
 
     `current` reads hosts.toml, which alone says how hosts that were left out are reached. Raises
-    OutdatedRecord.
+    OutdatedRecord; RunDeleted if nothing ran, and the run was deleted from all hosts.
     """
     stopped = stop_reachable(fleet, run, on_wait=on_wait)
-    return _stop_elsewhere(run, fleet.record, current, stopped)
+    stopped = _stop_elsewhere(run, fleet.record, current, stopped)
+    if stopped == StopResult(dict.fromkeys(stopped.states, UNKNOWN), None, run=run.id):
+        status(fleet, run)
+    return stopped
 
 
 def _stop_elsewhere(

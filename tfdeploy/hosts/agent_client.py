@@ -12,6 +12,7 @@ from tfdeploy.errors import (
     HostError,
     LeaseConflict,
     OutdatedRecord,
+    RunDeleted,
 )
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.agent_bundle import current_version
@@ -189,7 +190,8 @@ class Agent:
                 raise OutdatedRecord(
                     self.host, message, hint, run.id, run.starts, file, run.launched
                 )
-            raise AgentError(self.host, message, hint)
+            kind = RunDeleted if answer.get("deleted") is True else AgentError
+            raise kind(self.host, message, hint)
         if "failed" in answer:
             raise AgentError(self.host, f"the agent failed: {answer['failed']}")
         self._record = None

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from tfdeploy.errors import OutdatedRecord, TfdeployError, raise_all
+from tfdeploy.errors import OutdatedRecord, RunDeleted, TfdeployError, raise_all
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
@@ -161,6 +161,15 @@ def answers_of(outcomes: Mapping[str, R | TfdeployError]) -> dict[str, R]:
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:
     """Return the errors among outcomes."""
     return [outcome for outcome in outcomes.values() if isinstance(outcome, TfdeployError)]
+
+
+def unless_deleted(outcomes: Mapping[str, R]) -> Mapping[str, R]:
+    """Return the outcomes, or raise RunDeleted once if a run was deleted from each of the hosts."""
+    deleted = [each for each in outcomes.values() if isinstance(each, RunDeleted)]
+    if deleted and len(deleted) == len(outcomes):
+        deleted[0].names = ()
+        raise deleted[0]
+    return outcomes
 
 
 def raise_descriptor_limit() -> None:

@@ -39,10 +39,8 @@ MAX_PACKAGES = 5
 MANY_TASKS = 200
 MAX_VALUE = 1000  # characters, of a large plan
 NETWORKS = {
-    GUARDED: "guarded: your processes on a task's host, and all users of the run's other hosts, "
-    'can connect (network = "strict": only your user); status names ports that are not covered',
-    STRICT: "strict: only your processes on the run's hosts can connect; a task that opens a port "
-    "that is not covered ends",
+    GUARDED: "guarded: only you, and all users of the run's other hosts, can connect",
+    STRICT: "strict: only your processes on the run's hosts can connect",
     OPEN: "open: everybody who reaches the hosts can connect to its tasks",
 }
 

@@ -144,7 +144,7 @@ def print_stopped_so_far(
     console: Console, states: Mapping[str, str], waiting: Sequence[str]
 ) -> None:
     """Print which tasks have stopped, and which hosts are waited for."""
-    _print_ends(console, states)
+    _print_ends(console, {task: state for task, state in states.items() if state != UNKNOWN})
     console.print_waiting(waiting)
 
 

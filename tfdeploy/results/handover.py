@@ -139,6 +139,12 @@ def _copies_on_controller(run: Run) -> list[CheckpointCopy]:
     return []
 
 
+def has_results(run: Run) -> bool:
+    """Return whether the controller has a checkpoint of a run, or other files of its chief."""
+    units = _units_on_controller(run, run, outputs_folder(run, run.plan.chief))
+    return bool(_copies_on_controller(run)) or next(units, None) is not None
+
+
 def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
     """Copy a checkpoint into the chief's checkpoint_dir: on its own host directly, from another
     host by way of the controller."""

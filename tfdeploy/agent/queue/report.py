@@ -33,7 +33,7 @@ def explain(launch: Launch) -> str:
     titles = {name: "GPU {}".format(gpu) for gpu, name in resources.gpus_of(launch).items()}
     reason = _reason(own, waiting, titles)
     if reason == NEXT:
-        return _next(lambda: resources.taken(launch))
+        return _next(lambda: resources.require_available(launch))
     if places.is_first(own):
         return reason
     return "; ".join(filter(None, [reason, _taken(own, waiting, titles)]))
@@ -61,20 +61,20 @@ def list_queue() -> HostQueue:
 
 
 def _reason_of_run(own: List[Place], waiting: List[Place], titles: Dict[str, str]) -> str:
-    """Return why a run has not started, as far as its places say it, and who uses its GPUs."""
+    """Return why a run has not started, as far as its places say it, and who has what it needs."""
     reason = _reason(own, waiting, titles)
     if reason != NEXT:
         return reason
-    return _next(lambda: resources.foreign_use([place.resource for place in own]))
+    return _next(lambda: resources.require_unused([each for each in own if not _holds(each)]))
 
 
-def _next(find: Callable[[], List[Refusal]]) -> str:
-    """Return why the first one has not started, if `find` returns refusals."""
+def _next(require: Callable[[], None]) -> str:
+    """Return why the first one has not started, if `require` raises it."""
     try:
-        refused = find()
-    except Refusal as refusal:  # nvidia-smi hangs
+        require()
+    except Refusal as refusal:
         return refusal.message
-    return refused[0].message if refused else NEXT
+    return NEXT
 
 
 def move(project: str, run: str, task: str, priority: int) -> Done:

@@ -81,22 +81,24 @@ def are_unleased(launch: Launch) -> bool:
     return len(free) >= len(launch.gpus) and not any(awaited)
 
 
-def taken(launch: Launch) -> List[Refusal]:
-    """Return what keeps a task that waits from taking what it needs now, as far as it is known."""
-    refused = []
+def require_available(launch: Launch) -> None:
+    """Raise Refusal if a task that waits can't take what it needs now, as far as it is known."""
     for port in launch.own_ports:
-        try:
-            require_free(port, launch.task)
-        except Refusal as refusal:
-            refused.append(refusal)
-    return [*refused, *(gpus.refusals(gpu_need([launch]), gpus_of(launch)) if launch.gpus else [])]
+        require_free(port, launch.task)
+    for refusal in gpus.refusals(gpu_need([launch]), gpus_of(launch)) if launch.gpus else []:
+        raise refusal
 
 
-def foreign_use(names: List[str]) -> List[Refusal]:
-    """Return which of the GPUs with these leases processes without a lease use. Raises Refusal if
+def require_unused(waiting: List[places.Place]) -> None:
+    """Raise Refusal if a process without a lease uses a port or GPU that is waited for, or
     nvidia-smi hangs."""
+    names = {place.resource: place.task for place in waiting}
+    for kind, _, name in (resource.partition("/") for resource in names):
+        if kind == "port" and name.isdecimal() and int(name) < 1 << 16:  # a stranger may lie
+            ports.require_free(int(name), names["port/" + name])
     wanted = {gpu: name for gpu, name in vendors.resources().items() if name in names}
-    return [*gpus.foreign_use(wanted).values()] if wanted else []
+    for refusal in gpus.foreign_use(wanted).values() if wanted else []:
+        raise refusal
 
 
 def require_free(port: int, task: str) -> None:

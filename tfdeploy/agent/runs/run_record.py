@@ -125,5 +125,6 @@ def removal_refusal(project: str, run: str) -> Optional[Refusal]:
         return None
     return Refusal(
         "run {} was deleted from its hosts on {}{}".format(run, day, by),
-        "what was collected stays on the controller; tfdeploy runs lists what hosts still have",
+        "what was collected stays on the controller; a new run: tfdeploy start",
+        deleted=True,
     )

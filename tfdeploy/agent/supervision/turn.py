@@ -106,8 +106,7 @@ class Turn:
             self._retry_s = RETRY_S  # a run that ends has soon left its GPUs
             return
         try:
-            for refusal in resources.taken(launch):  # `acquire` looks again and again
-                raise refusal
+            resources.require_available(launch)  # `acquire` looks again and again
             found = resources.gpus_of(launch), gpus.sick(gpu_need([launch]))
             launches, taken = resources.acquire([launch], *found)
         except Refusal:

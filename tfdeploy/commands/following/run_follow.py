@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.commands.following.background_collect import BackgroundCollector
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import LOG_LINES, status
-from tfdeploy.errors import HostError, TaskError, TfdeployError
+from tfdeploy.errors import HostError, RunDeleted, TaskError, TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.planning import launch
@@ -181,7 +181,8 @@ class _Progress(Listener):
             again = f"the run continues; follow it again: tfdeploy attach {self.run.flags}"
             raise error.with_hint(error.hint or again)
         self._silent.setdefault(error.host, (time.monotonic(), error))
-        self.watcher.on_lost(error)
+        if not isinstance(error, RunDeleted):  # it does not return; the chief's host says it, too
+            self.watcher.on_lost(error)
 
     def on_state(self, host: str, report: TaskReport) -> None:
         self.watcher.on_report(host, report)

@@ -76,6 +76,15 @@ def test_a_run_that_holds_what_it_waits_for_is_named_once(gpus, wait, monkeypatc
     assert report.explain(launch) == f"second for GPU 0, behind {ME}'s run ra"
 
 
+def test_a_port_that_a_program_without_a_lease_has_is_named_with_its_process(gpus, wait):
+    with socket.create_server(("", 0)) as listener:
+        port = listener.getsockname()[1]
+        wait("ra", f"port/{port}")
+        [reason] = reasons("ra")
+    assert reason.startswith(f"port {port} for worker:0 is taken by pid {os.getpid()}")
+    assert reasons("ra") == ["comes next"]
+
+
 def test_a_gpu_that_nvidia_smi_does_not_list_has_no_uuid_in_its_name(gpus, wait):
     for run in ("ra", "rb"):
         wait(run, "gpu/GPU-5f1c2d3e", submitted=1)
