@@ -1,6 +1,6 @@
 """Measure serial, in-graph and between-graph training in batches per second, on this machine.
 
-`make replication` calls this script: it runs three recipes in turn, several times, and writes what
+`make replication` calls this script: it runs four setups in turn, several times, and writes what
 it measured to docs/replication.json. It uses the tfdeploy command line.
 """
 
@@ -35,7 +35,8 @@ class Setup(NamedTuple):
 
 SETUPS = (
     Setup("serial", "serial", 1),
-    Setup("in-graph, 2 towers", "towers", 2),
+    Setup("in-graph, 2 towers, one shared input", "towers", 2),
+    Setup("in-graph, 2 towers, an input for each", "towers", 2, ("--own_input",)),
     Setup("between-graph, 1 ps and 2 workers", "digits", 1, ("--batch_size=64",)),
 )
 

@@ -57,9 +57,9 @@ def main(hours: float, sets: str) -> int:
     faults = ["-n", sets, "--dist", "loadgroup", "--no-loadscope-reorder", "tests/faults"]
     first = [
         (EXAMPLES_A_TEST, "fuzzing, {} new examples a test", FUZZING, "TFDEPLOY_FUZZ"),
-        (SEQUENCES, "any order, {} new sequences", ANY_ORDER, "TFDEPLOY_SEQUENCES"),
+        (SEQUENCES, "any order, {} new sequences", ANY_ORDER, "TFDEPLOY_FUZZ_SEQUENCES"),
         (OF_PROCESSES, "any order with real processes, {} new sequences", PROCESSES,
-         "TFDEPLOY_PROCESS_SEQUENCES"),
+         "TFDEPLOY_FUZZ_PROCESS_SEQUENCES"),
     ]  # fmt: skip
     parts = []
     for full, name, words, variable in first:

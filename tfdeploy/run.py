@@ -26,9 +26,9 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfdeploy.config import FOLDER_HINT, toml_text
+from tfdeploy.config import toml_text
 from tfdeploy.config.cluster import Task
-from tfdeploy.config.hosts_file import hosts_flag
+from tfdeploy.config.hosts_file import hosts_flag, open_hosts_file
 from tfdeploy.config.models import Inventory
 from tfdeploy.errors import RunError
 from tfdeploy.folders.own_folder import OwnFolder, is_own, read_file
@@ -49,6 +49,7 @@ ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 BOTH = ".record.json"
 PLAN = "plan"
 PLAN_FORMAT = "2"  # part of the signature: a plan with another meaning is not read
+START_HINT = "start one: tfdeploy run, or tfdeploy start"
 MAX_RECORD_BYTES = 16 << 20
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
@@ -226,32 +227,21 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     """Load a run by its id, or the newest one with this name; without `run_id` the newest one of
     `hosts_file` that is not part of a sweep.
 
-    Raises RunError, NoRecord among them.
+    Raises InventoryError if there is no such file, and RunError, NoRecord among them.
     """
-    check_hosts_file(hosts_file)
+    open_hosts_file(hosts_file).close()  # its folder has the runs
     base = hosts_file.absolute().parent / FOLDER
     chosen = _named_run(base, run_id) if run_id else _newest_run(base, hosts_file)
     try:
         return read_folder(base / chosen)
     except OSError:
-        hint = newest_hint(base) or "it has no runs yet"
-        raise NoRecord(f'there is no run "{chosen}" in {base}', hint) from None
+        raise NoRecord(f'there is no run "{chosen}" in {base}', newest_hint(base)) from None
 
 
 def run_ids(base: Path) -> list[str]:
     """Return the ids of the runs, the oldest first: what is a link, or belongs to somebody else, is
     none."""
     return sorted(file.parent.name for file in base.glob("*/run.json") if is_own(file.parent))
-
-
-def check_hosts_file(hosts_file: Path) -> None:
-    """Raise RunError if there is no such file: its folder has the runs."""
-    if hosts_file.is_dir():
-        raise RunError(f"{hosts_file} is a folder; expected a file", FOLDER_HINT)
-    if not hosts_file.is_file():
-        raise RunError(
-            f"{hosts_file}: there is no such file", "pass --hosts FILE, or change to its folder"
-        )
 
 
 def release_id(hosts_file: Path, release: str) -> str:
@@ -263,11 +253,11 @@ def release_id(hosts_file: Path, release: str) -> str:
 
 
 def newest_hint(base: Path) -> str:
-    """Return a hint that lists the newest runs in `base`; "" if there are none."""
-    newest = run_ids(base)[-3:]
-    if len(newest) < 2:
-        return f"its only run is {newest[0]}" if newest else ""
-    return f"its newest runs are {', '.join(newest)}"
+    """Return a hint that lists the newest runs in `base`, with their names."""
+    newest = [f"{id_} ({v['name']})" if v["name"] else id_ for id_, v in islice(records(base), 3)]
+    if not newest:
+        return f"it has no runs yet; {START_HINT}"
+    return f"its newest {'runs are' if newest[1:] else 'run is'} {', '.join(newest)}"
 
 
 def read_folder(folder: Path) -> Run:
@@ -396,9 +386,7 @@ def _newest_run(base: Path, hosts_file: Path) -> str:
     for run_id, values in records(base):
         if values["hosts_file"] == hosts_file.name and not values["sweep"]:
             return run_id
-    raise NoRecord(
-        f"no run was started from {hosts_file} yet", "start one: tfdeploy run, or tfdeploy start"
-    )
+    raise NoRecord(f"no run was started from {hosts_file} yet", START_HINT)
 
 
 def parse_run_json(text: str, folder: Path) -> dict[str, Any]:

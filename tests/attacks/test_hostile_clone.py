@@ -441,7 +441,7 @@ def print_opened(event, args):
         print(args[0])
 sys.addaudithook(print_opened)
 line = plots.Line("a", [1, 2], [3, 4])
-svg = plots.to_web_svg(plots.Panel("loss", "step", "loss", [line]), ["a"], "loss")
+svg = plots.to_web_svg(plots.Panel("loss", "step", [line]), ["a"], "loss")
 assert svg.startswith("<svg"), svg[:80]
 assert os.path.join(os.getcwd(), "") == here
 """

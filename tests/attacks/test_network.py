@@ -145,15 +145,3 @@ def test_a_host_that_connects_from_another_address_is_admitted_by_its_proof(tmp_
             worker.root("ip", "route", "del", ps.address, "dev", "eth0", "src", second)
             worker.root("ip", "address", "del", f"{second}/32", "dev", "eth0")
             ps.root("ip", "route", "del", second, "via", worker.address)
-
-
-def test_a_directory_in_which_no_program_may_run_is_guarded_all_the_same(tmp_path):
-    no_programs = "/dev/shm/tfdeploy with spaces"  # Docker mounts /dev/shm with noexec
-    hosts = {**HOSTS, "ps0": {"ps": 1, "directory": no_programs}}
-    try:
-        with training(tmp_path, "train_stub.py", hosts=hosts) as site:
-            site.start()
-            assert call(STRANGER, servers()) == ["UNAVAILABLE"] * len(METHODS) * len(HOSTS)
-            assert site.tasks()["ps:0"]["state"] == "READY"
-    finally:
-        MACHINES["ps0"].shell(f"chmod -R u+w '{no_programs}'; rm -rf '{no_programs}'")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.agent.supervision.heartbeat import INTERVAL_S, MAX_REQUESTS_PER_S
 from tfdeploy.config.cluster import Task, tf_config
 from tfdeploy.planning.checks import MAX_BYTES, NO_PROXY, SPARE_BYTES
-from tfdeploy.transport.daemon import server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +34,6 @@ MEASURED = {
     "start": {200: (1.68, 109), 1000: (16.84, 267)},
 }
 CPU_S, PEAK_MB = 0, 1
-KEPT = server.KEPT_BYTES // server.CONNECTION_BYTES
 
 
 def line(points: dict[int, float], hosts: int) -> float:
@@ -61,7 +59,7 @@ def table(wire: dict[str, Any]) -> list[tuple[str, ...]]:
         "push, the first one, CPU s (with handshakes)": _of("push_cold", CPU_S, line),
         "status, CPU s, with kept connections": _of("status", CPU_S, line),
         "start, CPU s": _of("start", CPU_S, parabola),
-        "status, peak MB": lambda n: _of("status", PEAK_MB, line)(min(n, KEPT)),
+        "status, peak MB": _of("status", PEAK_MB, line),
         "start, peak MB": _of("start", PEAK_MB, line),
         "start, threads of command and daemon": lambda n: THREADS_A_STREAM * n,
         "start, open files of the daemon": lambda n: FILES_A_STREAM * n,
@@ -93,7 +91,6 @@ def limits() -> list[tuple[str, str]]:
     in_flag = (bytes_left - len("--worker_hosts=")) // (address + len(":2222,"))
     in_no_proxy = (bytes_left - len(f"{NO_PROXY}=")) // (address + 1)
     return [
-        ("connections that the daemon keeps", f"{KEPT:,}"),
         ("tasks in TF_CONFIG, with addresses such as 10.0.100.100:2222", f"{in_tf_config:,}"),
         ("tasks in a flag such as --worker_hosts", f"{in_flag:,}"),
         ("hosts in no_proxy", f"{in_no_proxy:,}"),

@@ -8,10 +8,12 @@ from support.recipes import EXAMPLES
 
 pytestmark = pytest.mark.slow
 
+FLAGS = {"towers": ["--own_input"]}  # the recipe's own test trains with a shared one
 
-def train(recipe, data_dir, checkpoint_dir):
+
+def train(recipe, data_dir, checkpoint_dir, *more):
     flags = [f"--data-dir={data_dir}", f"--checkpoint_dir={checkpoint_dir}"]
-    words = ["-m", f"{recipe}.train", *flags, "--steps=2", "--batch_size=4"]
+    words = ["-m", f"{recipe}.train", *flags, "--steps=2", "--batch_size=4", *more]
     return warm.run(*words, cwd=EXAMPLES)
 
 
@@ -22,7 +24,7 @@ def test_a_recipe_trains_on_an_archive_in_a_folder(recipe, tmp_path):
     images, labels = np.zeros((10, 28, 28), np.uint8), np.arange(10, dtype=np.uint8)
     parts = {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels}
     np.savez(tmp_path / "mnist.npz", **parts)
-    done = train(recipe, tmp_path, tmp_path / "checkpoints")
+    done = train(recipe, tmp_path, tmp_path / "checkpoints", *FLAGS.get(recipe, []))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "checkpoints" / "checkpoint").exists()
 

@@ -14,7 +14,7 @@ from integration.any_order import STEPS, AnyOrder
 from tfdeploy import run as runs
 from tfdeploy.commands import prune
 
-SOAK = "TFDEPLOY_SEQUENCES"  # the number of sequences of a soak, which are others each time
+SOAK = "TFDEPLOY_FUZZ_SEQUENCES"  # the number of sequences of a soak, which are others each time
 SEQUENCES, SEQUENCES_A_TEST = int(os.environ.get(SOAK, "300")), 1000
 CHANGES = 24  # more than any command here makes on the controller
 

@@ -28,7 +28,7 @@ from support.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-SOAK = "TFDEPLOY_PROCESS_SEQUENCES"
+SOAK = "TFDEPLOY_FUZZ_PROCESS_SEQUENCES"
 SEQUENCES, SEQUENCES_A_TEST = int(os.environ.get(SOAK, "3")), 10
 STEPS = 8
 CONTROLLERS = st.sampled_from((0, 1))

@@ -309,33 +309,6 @@ def test_a_silent_connection_is_opened_again(controller, monkeypatch):
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
-def test_repeatable_input_survives_a_silent_connection(controller):
-    """It is sent without asking first whether the host still answers."""
-    first = controller.use_and_park()
-    stopped = [pid for pid in controller.sshd.connections if pid != int(first)]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
-    until(lambda: seconds_since(first) > connection.ALIVE_CACHE_S, "the end of the cached answer")
-    stream = controller.transport().stream(ECHO_LOOP, repeatable=True)
-    assert ask_pid(stream) != first
-    assert ask_pid(stream) != first  # only once
-    stream.park()
-    for pid in stopped:
-        os.kill(pid, signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_repeatable_input_survives_a_connection_that_breaks_without_an_answer(controller):
-    stream = controller.transport().stream(
-        ["sh", "-c", "read x; sleep 1; echo $$"], repeatable=True
-    )
-    stream.send(b"who\n")
-    controller.sshd.drop_connections()
-    assert stream.read(60).strip().isdigit()
-    stream.close()
-
-
 def test_a_host_that_is_gone_is_named_in_the_error(controller):
     controller.use_and_park()
     controller.sshd.stop()

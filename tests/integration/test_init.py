@@ -154,14 +154,6 @@ def test_packages_that_hosts_lack_are_proposed_with_their_versions(folder, tmp_p
         lacking = "no helpful, very_helpful_too on one: tfdeploy installs the packages of [env]"
         assert f"\n# {lacking}\n" in done.stdout
         assert f"{lacking}\n" in done.stderr
-    (folder.path / "requirements.txt").write_text("tensorflow\nhelpful\n")
-    folder.variables["UV_FIND_LINKS"] = str(index)
-    done = folder.init("one", "--dry-run")
-    assert '[env]\nrequirements = "requirements.txt"\n' in done.stdout
-    assert done.stderr.endswith(
-        "note: requirements.txt brings no very_helpful_too, which own.py imports in line 1\n"
-        "  add to requirements.txt: very_helpful_too\n"
-    )
 
 
 def test_keras_2_is_installed_if_hosts_lack_it(folder):

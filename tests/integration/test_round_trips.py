@@ -18,7 +18,7 @@ from support.sshd import Keys, Sshd, public, write_ssh_config
 from tfdeploy.config import inventory as inventories
 from tfdeploy.transport.daemon import locate
 from tfdeploy.transport.ssh.config import resolve_route
-from tfdeploy.transport.ssh.connection import connect
+from tfdeploy.transport.ssh.connection import ALIVE_CACHE_S, connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +85,7 @@ class DistantHosts:
         time.sleep(2 * ROUND_TRIP_S)
 
     def change(self) -> None:
+        idle()
         (self.project.folder / "changed.txt").write_text(str(time.monotonic_ns()))
 
 
@@ -117,7 +118,12 @@ def distant(
         sshd.stop()
 
 
-def fewest(distant: DistantHosts, enough: int, *commands: str, before=lambda: None) -> list[int]:
+def idle() -> None:
+    """Wait until the daemon asks a host again whether it still answers, before the next command."""
+    time.sleep(ALIVE_CACHE_S)
+
+
+def fewest(distant: DistantHosts, enough: int, *commands: str, before=idle) -> list[int]:
     """Return the fewest round trips of each command. A few attempts run them in turn, each after
     `before()`. A busy machine adds round trips and hides none, so `enough` ends the attempts."""
     counts: list[list[int]] = [[] for _ in commands]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import starter
 
 TESTS = Path(__file__).parents[1]
 HOSTILE = """
@@ -38,6 +40,12 @@ def pytest_on(probe: str, workers: int, *, hostile: bool = False, **variables: s
 def test_what_a_starter_ignores_limits_and_exports_does_not_reach_a_test(workers):
     out = pytest_on("probe_inherited", workers, hostile=True)
     assert "3 passed" in out, out
+
+
+def test_what_a_soak_asks_for_reaches_the_tests():
+    asked = set(re.findall(r"TFDEPLOY_\w+", (TESTS / "soak.py").read_text()))
+    assert len(asked) == 5
+    assert [name for name in asked if not starter.KEPT.fullmatch(name)] == []
 
 
 def test_a_test_that_stands_still_ends_with_its_stacks_and_processes_and_ci_skips_none():

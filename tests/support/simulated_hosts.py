@@ -225,7 +225,7 @@ class SimulatedTransport(LocalTransport):
         super().__init__(host)
         self._simulation = simulation
 
-    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> AgentStream:
+    def stream(self, argv: Sequence[str]) -> AgentStream:
         return AgentStream(self.host, argv[4], self._simulation)
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> CompletedCommand:

@@ -25,7 +25,7 @@ PURE = (
     *("environments.packages", "errors", "formatting", "planning", "config"),
     "output.status_table",
     "commands.following.training_history",
-    *("documents", "experiments.repeats", "experiments.run_report.redact"),
+    *("documents", "experiments.run_report.redact"),
     "experiments.speed.report",
     *("experiments.speed.results", "experiments.speed.verdicts"),
 )

@@ -13,6 +13,7 @@ from support.builders import make_run
 
 from tfdeploy import run as runs
 from tfdeploy.config import inventory as inventories
+from tfdeploy.config.hosts_file import MISSING_HINT
 from tfdeploy.errors import InventoryError, RunError
 from tfdeploy.folders import user_folders
 from tfdeploy.folders.own_folder import OwnFolder
@@ -20,8 +21,8 @@ from tfdeploy.release import snapshot
 
 
 def error_text(action):
-    """Return the text of the RunError that `action` raises."""
-    with pytest.raises(RunError) as caught:
+    """Return the text of the error that `action` raises."""
+    with pytest.raises((InventoryError, RunError)) as caught:
         action()
     return str(caught.value)
 
@@ -257,17 +258,20 @@ def test_load_finds_a_run_by_its_id(tmp_path):
 
 def test_the_hint_for_an_unknown_run_lists_the_newest_ones(tmp_path):
     for day in (1, 2, 3, 4):
-        runs.save(make_run(tmp_path, run_id=f"2026010{day}-000000-aaaa"))
+        run = make_run(tmp_path, run_id=f"2026010{day}-000000-aaaa")
+        runs.save(replace(run, name="wide" if day == 3 else ""))
     assert error_text(lambda: runs.load(tmp_path / "hosts.toml", "nope")) == (
         f'there is no run "nope" in {tmp_path / "runs"}\n'
-        "  its newest runs are 20260102-000000-aaaa, 20260103-000000-aaaa, 20260104-000000-aaaa"
+        "  its newest runs are 20260104-000000-aaaa, 20260103-000000-aaaa (wide), "
+        "20260102-000000-aaaa"
     )
 
 
 def test_the_hint_for_an_unknown_run_says_if_there_are_no_runs(tmp_path):
     make_run(tmp_path)
     assert error_text(lambda: runs.load(tmp_path / "hosts.toml", "nope")) == (
-        f'there is no run "nope" in {tmp_path / "runs"}\n  it has no runs yet'
+        f'there is no run "nope" in {tmp_path / "runs"}\n'
+        "  it has no runs yet; start one: tfdeploy run, or tfdeploy start"
     )
 
 
@@ -283,7 +287,7 @@ def test_load_refuses_a_hosts_file_without_runs(tmp_path):
 def test_load_refuses_a_missing_hosts_file(tmp_path):
     file = tmp_path / "hosts.toml"
     assert error_text(lambda: runs.load(file)) == (
-        f"{file}: there is no such file\n  pass --hosts FILE, or change to its folder"
+        f"{file}: there is no such file\n  {MISSING_HINT}"
     )
 
 

@@ -12,7 +12,7 @@ PACKAGE = Path(tfdeploy.__file__).parent
 HOST_SIDE = ("agent", "inside", "shared")
 # All modules of the controller that write or delete files, and where.
 WRITERS = {
-    "folders/own_folder.py": "runs/, sweep/, and the files that a user names",
+    "folders/own_folder.py": "runs/, and the files that a user names",
     "commands/init.py": "hosts.toml",
     "commands/environments.py": "a temporary folder",
     "commands/following/tensorboard/board.py": "a temporary folder",

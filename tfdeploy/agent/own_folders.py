@@ -12,12 +12,11 @@ Source: safe_path() in OpenSSH's misc.c; S_ISVTX in inode(7).
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import stat
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Iterator, Set, Tuple
+from typing import Iterator, Set, Tuple
 
 MAX_PARTS = 4096
 ALL_USERS = ["0", "0", "4294967295"]  # in uid_map, if it is not a user namespace
@@ -49,9 +48,6 @@ def _others_may_rename(mode: int, group: int) -> bool:
 
 def _is_private(group: int) -> bool:
     """Return whether a group has this user alone, as most distributions make one for each user."""
-    import grp  # only a folder that a group may write needs it
-    import pwd
-
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
@@ -91,8 +87,6 @@ def _roots() -> Set[int]:
 
 
 def _describe(path: str, owner: int, mode: int, is_foreign: bool) -> Tuple[str, str]:
-    import pwd  # only an error needs it
-
     try:
         name = pwd.getpwuid(owner).pw_name
     except KeyError:

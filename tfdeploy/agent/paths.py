@@ -3,35 +3,7 @@
 The store has what hosts can share, and is the root itself if this host shares nothing. With
 `shared_fs` each host has the root <store>/.hosts/<host>, with its agent, runs, locks and logs.
 
-<store>/.id                                   the store's id, see machine/shared_directory.py
-<store>/.cache/                               of installers, emptied by prune
-<store>/<project>/releases/<release>/         written once, then read-only
-<store>/<project>/manifests/<release>.json    what a release contains
-<store>/<project>/envs/<environment>/         a Python environment, see environments/
-<root>/agent/<hash>/                          one version of the agent
-<root>/<project>/removals.jsonl               which runs were deleted, when, by whom
-<root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
-<root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
-<root>/<project>/runs/<run>/logs/<task>.gpus.jsonl  the use of its GPUs over time
-<root>/<project>/runs/<run>/logs/<task>.pace.jsonl  its steps and its host's counters over time
-<root>/<project>/runs/<run>/logs/<task>.trials.jsonl  the trials of a slot; of the chief's, of all
-<root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
-<root>/<project>/runs/<run>/replica-outputs/  copies of its other files (offered_files.py)
-<root>/<project>/runs/<run>/replica.json      which checkpoints it has
-<root>/<project>/runs/<run>/record.json       the run's record, see runs/run_record.py
-<root>/<project>/runs/<run>/verified.json     which checkpoints TensorFlow has read to their end
-<root>/<project>/runs/<run>/<task>/           launch.json  state.json  lock  supervisor.log
-<root>/<project>/runs/<run>/<task>/saves      what it wrote elsewhere; saves.1 is its older part
-<root>/<project>/runs/<run>/<task>/started    empty; its time is that of the run's first start
-<root>/<project>/runs/<run>/<task>/notice.json  which notification of the run's end has failed
-<root>/<project>/runs/<run>/<task>/gpu_problems.json  what may be wrong with its GPUs
-<root>/<project>/runs/<run>/<task>/peers      the addresses from which other hosts may connect
-<root>/<project>/runs/<run>/<task>/given.json  the chief's checkpoints in its directory
-<root>/<project>/runs/<run>/<task>/held/      what is being fetched, see outputs/held.py
-<root>/<project>/runs/<run>/<task>/incoming-*/  what arrives for the task, until it is complete
-<root>/<project>/runs/<run>/<task>/work/      the task's directory: no name in it is tfdeploy's
-<root>/<project>/runs/<run>/<task>/work/trials/<number>/  that of a trial, if the task is a slot
-<root>/<project>/runs/<run>/<task>/work/trials/<number>.log  what the trial has printed
+docs/architecture.md, "On each host", shows both as a tree.
 """
 
 from __future__ import annotations
@@ -39,13 +11,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from typing import Callable, List
 
-from ..shared import TYPE_CHECKING
 from . import own_folders
 from .refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import List
 
 OWN_ROOTS = ".hosts"
 TRIALS = "trials"  # in the directory of a slot
@@ -184,25 +153,18 @@ def logs(project: str, run_id: str) -> str:
     return os.path.join(run(project, run_id), "logs")
 
 
-def log(project: str, run_id: str, task: str) -> str:
-    return os.path.join(logs(project, run_id), file_name(task) + ".log")
+def _of_logs(ending: str) -> Callable[[str, str, str], str]:
+    """Return a function that returns the file of a task among its run's logs."""
+    return lambda project, run_id, task: os.path.join(
+        logs(project, run_id), file_name(task) + ending
+    )
 
 
-def history(project: str, run_id: str, task: str) -> str:
-    return os.path.join(logs(project, run_id), file_name(task) + ".history.jsonl")
-
-
-def gpu_history(project: str, run_id: str, task: str) -> str:
-    return os.path.join(logs(project, run_id), file_name(task) + ".gpus.jsonl")
-
-
-def pace_history(project: str, run_id: str, task: str) -> str:
-    return os.path.join(logs(project, run_id), file_name(task) + ".pace.jsonl")
-
-
-def trials(project: str, run_id: str, task: str) -> str:
-    """Return the file in which a slot records its trials, see shared/trials.py."""
-    return os.path.join(logs(project, run_id), file_name(task) + ".trials.jsonl")
+log = _of_logs(".log")
+history = _of_logs(".history.jsonl")  # each change of its state
+gpu_history = _of_logs(".gpus.jsonl")  # the use of its GPUs over time
+pace_history = _of_logs(".pace.jsonl")  # its steps and its host's counters over time
+trials = _of_logs(".trials.jsonl")  # a slot's, see shared/trials.py
 
 
 def trial(task_dir: str, number: int) -> str:
@@ -229,54 +191,23 @@ def tasks(project: str, run_id: str) -> List[str]:
     return [name.replace("-", ":") for name in names]
 
 
-def launch(task_dir: str) -> str:
-    return os.path.join(task_dir, "launch.json")
+def _in_task(name: str) -> Callable[[str], str]:
+    """Return a function that returns the file or folder of this name in a task's folder."""
+    return lambda task_dir: os.path.join(task_dir, name)
 
 
-def state(task_dir: str) -> str:
-    return os.path.join(task_dir, "state.json")
-
-
-def lock(task_dir: str) -> str:
-    return os.path.join(task_dir, "lock")
-
-
-def saves(task_dir: str) -> str:
-    return os.path.join(task_dir, "saves")
-
-
-def older_saves(task_dir: str) -> str:
-    return os.path.join(task_dir, "saves.1")
-
-
-def versions(task_dir: str) -> str:
-    """Return the file in which the task's process reports what it has imported."""
-    return os.path.join(task_dir, "versions")
-
-
-def started(task_dir: str) -> str:
-    return os.path.join(task_dir, "started")
-
-
-def notice(task_dir: str) -> str:
-    return os.path.join(task_dir, "notice.json")
-
-
-def gpu_problems(task_dir: str) -> str:
-    return os.path.join(task_dir, "gpu_problems.json")
-
-
-def given(task_dir: str) -> str:
-    """Return the file that lists what the task got from the chief, see outputs/listing.py."""
-    return os.path.join(task_dir, "given.json")
-
-
-def peers(task_dir: str) -> str:
-    return os.path.join(task_dir, "peers")
-
-
-def source_ports(task_dir: str) -> str:
-    return os.path.join(task_dir, "source-ports")
+launch = _in_task("launch.json")
+state = _in_task("state.json")
+lock = _in_task("lock")
+saves, older_saves = _in_task("saves"), _in_task("saves.1")  # what it wrote elsewhere
+versions = _in_task("versions")  # the task's process reports in it what it has imported
+started = _in_task("started")  # empty; its time is that of the run's first start
+notice = _in_task("notice.json")  # which notification of the run's end has failed
+gpu_problems = _in_task("gpu_problems.json")  # what may be wrong with its GPUs
+given = _in_task("given.json")  # what the task got from the chief, see outputs/listing.py
+peers = _in_task("peers")  # the addresses from which other hosts may connect
+source_ports = _in_task("source-ports")
+work = _in_task("work")  # its own directory: no name in it is tfdeploy's
 
 
 def held(folder: str, kind: str) -> str:
@@ -307,10 +238,6 @@ def resuming(run_dir: str) -> str:
 def incoming_for(folder: str, kind: str) -> str:
     """Return where files arrive for a task's folder, or a run's, until they are complete."""
     return os.path.join(folder, "incoming-" + kind)
-
-
-def work(task_dir: str) -> str:
-    return os.path.join(task_dir, "work")
 
 
 def checkpoints(task_dir: str, checkpoint_dir: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Refusal(Exception):
     """The agent can't do what it was asked to.
@@ -12,19 +14,11 @@ class Refusal(Exception):
     run is older than the host's, `unknown` that the agent does not know the request.
     """
 
-    def __init__(
-        self,
-        message: str,
-        hint: str = "",
-        held_by: str = "",
-        busy: bool = False,
-        outdated: bool = False,
-        unknown: bool = False,
-    ) -> None:
+    held_by = ""
+    busy = outdated = unknown = False
+
+    def __init__(self, message: str, hint: str = "", **more: Any) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.held_by = held_by
-        self.busy = busy
-        self.outdated = outdated
-        self.unknown = unknown
+        self.__dict__.update(more)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import zlib
 from importlib import import_module
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ..shared import TYPE_CHECKING
 from ..shared.protocol.message import (
     ABSENT,
     ANOTHER_VERSION,
@@ -26,11 +27,11 @@ from ..shared.protocol.message import (
 from ..shared.protocol.record import to_json
 from . import paths
 from .refusal import Refusal
+from .runs import run_record
+from .supervision import shortage
 
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+Body = Dict[str, Any]
 
-    Body = Dict[str, Any]
 
 # The request of each verb, in shared/protocol/, and the function that answers it. A module is
 # loaded when it is first needed: together they take several times as long to load as Python.
@@ -92,25 +93,20 @@ VERBS = {
     "remove": ("runs.Remove", "runs.remove.remove"),
 }
 NEWER_VERBS = {older: verb for verb, older in OLDER_VERBS.items()}
+# The function of each first word of the agent's command line.
+PROGRAMS = {
+    "serve": "verbs.serve",
+    "supervise": "runs.supervise.supervise",
+    "notify": "reports.notify.send_all",
+    "enter": "runs.enter.enter",
+}
 REASONS = ("hint", "held_by", "busy", "outdated", "unknown")
 
 
 def main(argv: List[str]) -> int:
-    if argv[0] == "supervise":
-        from .runs.supervise import supervise
-
-        supervise(argv[1], *[int(word) for word in argv[2:]])
-        return 0
-    if argv[0] == "notify":
-        from .reports.notify import send_all
-
-        send_all(argv[1])
-        return 0
-    if argv[0] == "enter":
-        from .runs.enter import enter
-
-        return enter(*argv[1:])
-    return serve()
+    """Do what the command line says; return the exit code."""
+    code: Optional[int] = resolve(PROGRAMS[argv[0]])(*argv[1:])
+    return code or 0
 
 
 def serve() -> int:
@@ -133,8 +129,6 @@ def _decode(line: bytes) -> List[Any]:
     decoded: List[Any] = json.loads(line)
     if decoded[0] != COMPRESSED:
         return decoded
-    import zlib
-
     packed = sys.stdin.buffer.read(decoded[1]["size"])
     unpacked: List[Any] = json.loads(zlib.decompress(packed))
     return unpacked
@@ -159,14 +153,12 @@ def _answer(verb: str, body: Body) -> None:
     except Invalid as error:
         _send({"failed": "invalid request {}: {}".format(verb, error)})
     except Exception as error:
-        known = _removed(body) or _shortage(error)  # its run was deleted meanwhile
+        known = _removed(body) or shortage.find(error)  # its run was deleted meanwhile
         if known:
             _send(_refused(known))
             return
-        import traceback  # costs as much as Python's own start
-
         _send({"failed": "{}: {}".format(type(error).__name__, error)})
-        traceback.print_exc()
+        sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _refuse_other_systems() -> None:
@@ -186,15 +178,7 @@ def _removed(body: Body) -> Optional[Refusal]:
     """Return the refusal of a request for a run that was deleted from this host, if it is one."""
     if not {"project", "run"} <= body.keys():
         return None
-    from .runs import run_record  # rarely needed
-
     return run_record.removal_refusal(str(body["project"]), str(body["run"]))
-
-
-def _shortage(error: Exception) -> Optional[Refusal]:
-    from .supervision import shortage  # rarely needed, too
-
-    return shortage.find(error)
 
 
 def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
@@ -207,9 +191,7 @@ def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
     from_another_version = body.pop(ANOTHER_VERSION, False)
     record = body.pop(RECORD, None)
     if record:
-        from .runs.run_record import refuse_outdated
-
-        refuse_outdated(*record)
+        run_record.refuse_outdated(*record)
     verb = NEWER_VERBS.get(verb, verb)
     if verb not in VERBS:
         raise Refusal("this agent does not know the request {!r:.40}".format(verb), unknown=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
@@ -24,10 +22,10 @@ from tfdeploy.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from tfdeploy.experiments.run_report.facts import RunFacts
-    from tfdeploy.output.console import Console
+    from tfdeploy.experiments.speed.results import Result
     from tfdeploy.run import Run
 
 
@@ -147,12 +145,12 @@ def _gather_facts(run: Run, offline: bool) -> RunFacts:
     MEASURE,
     "compare nightly 20260501-113000-91c4",
     "compare small=RUN large=RUN --tag accuracy --target 0.9",
-    "compare 'adam=adam-*' sgd=RUN,RUN,RUN",
+    "compare 'adam-*'",
 )
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN",
-                    help="A run's id, name or folder. LABEL=RUN gives it a label. LABEL=RUN,RUN "
-                    "and 'NAME*' are repeated runs: their median and range.",
+                    help="A run's id, name or folder. LABEL=RUN gives it a label; 'NAME*' are all "
+                    "runs with such a name.",
                     autocompletion=propose_runs)],
     hosts: Hosts = HOSTS,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME",
@@ -195,51 +193,36 @@ def sweep(
                        help="Seconds to measure each run, from 1 to 86400.")] = 60.0,
     synchronous: Annotated[bool, typer.Option("--synchronous",
                            help="Each step takes a batch from every worker.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", autocompletion=propose_files,
-                   help="Where to write the record. Default: sweep/ beside the "
-                   "inventory file.")] = None,
     hosts: Hosts = HOSTS,
     accept_new_host_keys: AcceptNew = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Measure speed with different numbers of ps and workers, in short runs.
-
-    The same command again measures only what is missing."""
+    """Measure speed with different numbers of ps and workers, in short runs."""
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
     from tfdeploy.experiments.speed import report
+    from tfdeploy.experiments.speed.results import RUNNING, Sweep
     from tfdeploy.output.console import Console
-    from tfdeploy.output.experiment_output import (
-        print_cell,
-        print_grid,
-        print_measuring,
-        print_sweep,
-    )
+    from tfdeploy.output.experiment_output import print_grid, print_sweep
 
-    console = Console(for_json=json)
-    inventory = load_inventory(hosts)
-    folder = (out or inventory.file.parent / command.FOLDER).absolute()
+    console, inventory = Console(for_json=json), load_inventory(hosts)
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
-    settings = grid.Grid(cells, repeats, seconds, synchronous)
-    print_grid(console, settings, folder)
-    watcher = command.SweepWatcher(partial(print_measuring, console), partial(print_cell, console))
-    with _interruptible(console):
-        result = command.sweep(
-            inventory, settings, folder, watcher, accept_new=accept_new_host_keys
-        )
-    print_sweep(console, result)
-    console.print_document(report.sweep_document(result))
-    raise typer.Exit(0 if result.base else 1)
-
-
-@contextmanager
-def _interruptible(console: Console) -> Iterator[None]:
-    """Exit at Ctrl-C. The sweep has stopped its run before this sees the exception."""
+    settings = grid.Grid(cells, repeats, seconds)
+    results: list[Result] = []
+    measured = Sweep(results, synchronous, any(host.chief for host in inventory.hosts))
+    print_grid(console, settings)
+    code = None
     try:
-        yield
-    except KeyboardInterrupt:
-        console.print_interrupted(
-            "interrupted: the current run is stopped, finished measurements are kept. Continue "
-            f"with\n  tfdeploy {shlex.join(sys.argv[1:])}"
-        )
-        raise typer.Exit(INTERRUPTED) from None
+        for result in command.sweep(inventory, settings, accept_new=accept_new_host_keys):
+            console.print_text(report.line(result))
+            results += [result] if result.result != RUNNING else []
+    except KeyboardInterrupt:  # the current run was stopped before
+        console.print_interrupted("interrupted: the current run is stopped and does not count")
+        code = INTERRUPTED
+    except TfdeployError:
+        print_sweep(console, measured)
+        raise
+    print_sweep(console, measured)
+    console.print_document(report.sweep_document(measured))
+    raise typer.Exit(code or (0 if measured.base else 1))

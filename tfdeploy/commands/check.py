@@ -87,22 +87,16 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
     result.notes += [*plan_warnings(intent), *connection_notes(intent.inventory)]
     result.notes += _controllers_rsync(intent.inventory)
     answered = [facts.host for facts in result.hosts]
-    if fleet.stays_connected:
-        result.errors += check_ports(fleet, intent, answered)
-    else:  # a port is only open while its host is connected
-        result.notes.append(TfdeployError("ports are not checked with this number of hosts"))
+    result.errors += check_ports(fleet, intent, answered)
     return result
 
 
 def check_network(fleet: Fleet, intent: Intent, result: CheckResult) -> None:
     """Measure the links between the hosts that answered, and add them to the result, with notes
     about slow ones, and about addresses that are faster."""
-    if fleet.stays_connected:
-        found, others = measure_links(fleet, intent, [facts.host for facts in result.hosts])
-        result.links += found
-        result.notes += [*slow_links(found), *faster_addresses(found, others)]
-    else:
-        result.notes.append(TfdeployError("links are not measured with this number of hosts"))
+    found, others = measure_links(fleet, intent, [facts.host for facts in result.hosts])
+    result.links += found
+    result.notes += [*slow_links(found), *faster_addresses(found, others)]
 
 
 def _check_host(

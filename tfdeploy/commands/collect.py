@@ -10,10 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.commands.trials import list_trials
-from tfdeploy.errors import TfdeployError, raise_all
+from tfdeploy.errors import HostError, TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.hosts.pipeline import RoundPart, run_alone, run_parts
 from tfdeploy.planning.plan import select_placements
 from tfdeploy.results import events_and_logs
 from tfdeploy.results.checkpoints import (
@@ -27,7 +26,7 @@ from tfdeploy.results.outputs import Outputs, fetch_outputs
 from tfdeploy.results.run_folder import disk_errors, exclusive, exclusive_events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
@@ -76,12 +75,20 @@ class CollectResult:
 
 @dataclass(frozen=True)
 class HostResults:
-    """What was fetched from one host; `checkpoints` only from the chief's."""
+    """What was fetched from hosts; `checkpoints` only from the chief's."""
 
-    checkpoints: FetchedCheckpoints | None
-    events: int
-    logs: int
-    outputs: Outputs
+    checkpoints: FetchedCheckpoints | None = None
+    events: int = 0
+    logs: int = 0
+    outputs: Outputs = field(default_factory=Outputs)
+
+    def __add__(self, more: HostResults) -> HostResults:
+        return HostResults(
+            self.checkpoints or more.checkpoints,
+            self.events + more.events,
+            self.logs + more.logs,
+            self.outputs + more.outputs,
+        )
 
 
 def collect(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
@@ -115,22 +122,28 @@ def collect_reachable(
 
     def fetch(agent: Agent) -> HostResults:
         placements = [placement for placement in selected if placement.host == agent.host]
-        with disk_errors(agent):
-            return _fetch(agent, run, placements, keeps, every=every)
+        checkpoint = [partial(_checkpoints, agent, run, every=every)] if chief in placements else []
+        outputs = [partial(_outputs, agent, run, each, keeps) for each in placements]
+        return _fetch(
+            agent,
+            [
+                *checkpoint,
+                *_events(agent, run, placements),
+                _logs(agent, run, placements),
+                *outputs,
+            ],
+        )
 
     with exclusive(run), exclusive_events(run):
         outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
         unmerged = merge_outputs(run)
-    fetched = {h: result for h, result in outcomes.items() if not isinstance(result, TfdeployError)}
-    checkpoints = fetched[chief.host].checkpoints if chief.host in fetched else None
+    fetched = [each for each in outcomes.values() if isinstance(each, HostResults)]
+    results = sum(fetched, HostResults())
     return _result(
         run,
-        checkpoints,
-        events=sum(results.events for results in fetched.values()),
-        logs=sum(results.logs for results in fetched.values()),
-        outputs=sum((results.outputs for results in fetched.values()), Outputs()),
+        results,
         errors=(*errors_of(outcomes), *unmerged),
-        chief_answered=checkpoints is not None or not of_chief,
+        chief_answered=results.checkpoints is not None or not of_chief,
         flags=run.flags,
         of_chief=of_chief and not has_trials,
     )
@@ -141,9 +154,7 @@ def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
 
     def fetch(agent: Agent) -> None:
         placements = run.plan.placements_on(agent.host)
-        events = _events_parts(run, placements)
-        with disk_errors(agent):
-            run_parts(agent, [*events, _logs_part(run, placements)])
+        _fetch(agent, [*_events(agent, run, placements), _logs(agent, run, placements)])
 
     with exclusive(run), exclusive_events(run):
         fleet.each(run.plan.hosts, fetch)
@@ -153,8 +164,7 @@ def collect_events(fleet: Fleet, run: Run) -> list[TfdeployError]:
     """Fetch events only; return the errors of hosts. Raises Busy."""
 
     def fetch(agent: Agent) -> None:
-        with disk_errors(agent):
-            run_parts(agent, _events_parts(run, run.plan.placements_on(agent.host)))
+        _fetch(agent, _events(agent, run, run.plan.placements_on(agent.host)))
 
     hosts = (p.host for p in run.plan.placements if events_and_logs.has_events(run, p))
     with exclusive_events(run):
@@ -165,7 +175,7 @@ def collect_checkpoint(fleet: Fleet, run: Run) -> CollectResult:
     """Fetch the chief's newest good checkpoint only. Raises as `collect` does."""
     agent = fleet.agents[run.plan.chief.host]
     with exclusive(run), disk_errors(agent):
-        return _result(run, run_alone(agent, lambda p: fetch_checkpoints(p, run)))
+        return _result(run, _checkpoints(agent, run))
 
 
 def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
@@ -173,57 +183,63 @@ def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
     chief = run.plan.chief
     agent = fleet.agents[chief.host]
     with exclusive(run), disk_errors(agent):
-        outputs = run_alone(agent, lambda pipeline: fetch_outputs(pipeline, run, chief))
-    return _result(run, outputs=outputs)
+        return _result(run, _outputs(agent, run, chief))
 
 
-def _fetch(
+def _fetch(agent: Agent, parts: Iterable[Callable[[], HostResults]]) -> HostResults:
+    """Fetch parts of a host's results, one after the other. If one fails, such as the outputs
+    because the controller's disk is too small for them, the others are fetched before its error is
+    raised. After a second error, as of a host that is lost, nothing more is tried."""
+    results, errors = HostResults(), list[HostError | OSError]()
+    for part in parts:
+        try:
+            results += part()
+        except (HostError, OSError) as error:
+            errors.append(error)
+            if len(errors) > 1:
+                break
+    with disk_errors(agent):
+        for first in errors:
+            raise first
+    return results
+
+
+def _checkpoints(agent: Agent, run: Run, *, every: bool = False) -> HostResults:
+    return HostResults(fetch_checkpoints(agent, run, every=every))
+
+
+def _outputs(
     agent: Agent,
     run: Run,
-    placements: Sequence[Placement],
-    keeps: Callable[[str], bool],
-    *,
-    every: bool,
+    placement: Placement,
+    keeps: Callable[[str], bool] = lambda path: True,
 ) -> HostResults:
-    """Fetch the results of these tasks of one host: the checkpoint first, and small files of all
-    kinds in the same round trips."""
-    has_chief = run.plan.chief in placements
-    checkpoints = [RoundPart(partial(fetch_checkpoints, run=run, every=every))] if has_chief else []
-    events, logs = _events_parts(run, placements), _logs_part(run, placements)
-    fetch = partial(fetch_outputs, run=run, keeps=keeps)
-    outputs = [RoundPart(partial(fetch, placement=each)) for each in placements]
-    run_parts(agent, [*checkpoints, *events, logs, *outputs])
-    return HostResults(
-        checkpoints[0].result if checkpoints else None,
-        sum(part.result for part in events),
-        logs.result,
-        sum((part.result for part in outputs), Outputs()),
-    )
+    return HostResults(outputs=fetch_outputs(agent, run, placement, keeps))
 
 
-def _events_parts(run: Run, placements: Sequence[Placement]) -> list[RoundPart[int]]:
-    return [
-        RoundPart(partial(events_and_logs.fetch_events, run=run, placement=each))
-        for each in placements
-        if events_and_logs.has_events(run, each)
-    ]
+def _events(
+    agent: Agent, run: Run, placements: Sequence[Placement]
+) -> list[Callable[[], HostResults]]:
+    def fetch(placement: Placement) -> HostResults:
+        return HostResults(events=events_and_logs.fetch_events(agent, run, placement))
+
+    return [partial(fetch, p) for p in placements if events_and_logs.has_events(run, p)]
 
 
-def _logs_part(run: Run, placements: Sequence[Placement]) -> RoundPart[int]:
-    return RoundPart(partial(events_and_logs.fetch_logs, run=run, placements=placements))
+def _logs(agent: Agent, run: Run, placements: Sequence[Placement]) -> Callable[[], HostResults]:
+    return lambda: HostResults(logs=events_and_logs.fetch_logs(agent, run, placements))
 
 
-def _result(
-    run: Run, fetched: FetchedCheckpoints | None = None, events: int = 0, logs: int = 0, **more: Any
-) -> CollectResult:
-    found = fetched or FetchedCheckpoints("", (), (), None)
+def _result(run: Run, results: HostResults, **more: Any) -> CollectResult:
+    found = results.checkpoints or FetchedCheckpoints("", (), (), None)
     return CollectResult(
         run.folder,
         found.source,
         found.checkpoints,
-        events,
-        logs,
+        results.events,
+        results.logs,
         found.bad,
+        outputs=results.outputs,
         found_names=found.found_names,
         uses_tensorflow=run.inventory.training.uses_tensorflow,
         run=run.id,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 from tfdeploy.errors import RunError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.pipeline import run_alone
 from tfdeploy.planning.plan import select_placements
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S
 from tfdeploy.results.outputs import Output, SkippedOutput
@@ -86,10 +85,7 @@ def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[st
         units = parse_units(agent, _find(agent, run, placement, paths))
         safe = [unit for unit in units if is_safe(unit)]
         incoming = run.open() / ".incoming-fetched"
-        request = task_request(run, placement)
-        fetched, failed = run_alone(
-            agent, lambda pipeline: fetch_units(pipeline, request, safe, incoming, dest)
-        )
+        fetched, failed = fetch_units(agent, task_request(run, placement), safe, incoming, dest)
     unsafe = [unit.path for unit in units if unit not in safe]
     why = {**dict.fromkeys(unsafe, "its name is not allowed on the controller"), **failed}
     sizes = {unit.path: unit.size for unit in units}

@@ -90,7 +90,6 @@ def draft(
     loaded = _validated(text, file, machines)
     notes += [*_import_errors(program.framework, machines)]
     notes += _without_environment(file, program.framework, machines)
-    notes += requirements.lacking(program, loaded, machines)
     notes += requirements.with_cuda(program, machines) if needed else ()
     notes += data_outside(program, file.absolute().parent)
     return Draft(file, text, loaded, proposal, tuple(errors), tuple(notes))
@@ -192,9 +191,6 @@ def _with_network(
     counts = {machine.name: placement.task_count(keys[machine.name]) for machine in machines}
     if len(machines) == 1 and sum(counts.values()) == 1:
         return [*machines], []
-    if not fleet.stays_connected:  # a port is only open while its host is connected
-        note = TfdeployError("ports and addresses are not tried with this number of hosts")
-        return [*machines], [note]
     addresses = {machine.name: _addresses(machine, fleet.inventory) for machine in machines}
     ports = {host: count + 1 for host, count in counts.items()}  # the chief's host has one more
     found = network.find_network(fleet, addresses, ports)

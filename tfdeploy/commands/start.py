@@ -186,8 +186,9 @@ def launch(
             with fleet.follow(
                 run, run.plan.placements, chief="", opened=launching.streams
             ) as following:
-                if wait_until_ready(fleet, run, following, watcher, turn_s):
-                    check_reachability(fleet, run, following)
+                is_ready = wait_until_ready(fleet, run, following, watcher, turn_s)
+            if is_ready:
+                check_reachability(fleet, run)
     except (KeyboardInterrupt, Cancelled):
         with delay_signals():
             errors = _try_to_stop(fleet, run)

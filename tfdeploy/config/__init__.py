@@ -8,7 +8,6 @@ AUTO_PORTS: tuple[int, ...] = ()
 """The value of `ports = "auto"`: free ports, chosen on the host when a run starts."""
 ANY_SIGNAL = "signals"
 """The name of every signal in `restart.exits`."""
-FOLDER_HINT = "pass the file in it: --hosts FOLDER/hosts.toml"
 # The variables of the roles that number the workers. A worker sees only its own GPUs, so it is a
 # node with one process. Sources: torch.distributed.run ("Environment Variables"; NODE_RANK is
 # Lightning's); jax.distributed.initialize, and Kubeflow's JAXJob for all but the first.

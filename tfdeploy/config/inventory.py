@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from tfdeploy.config import FOLDER_HINT, schema, toml_text
+from tfdeploy.config import schema, toml_text
 from tfdeploy.config.cluster import JOBS
 from tfdeploy.config.host_patterns import expand_host_tables
+from tfdeploy.config.hosts_file import open_hosts_file
 from tfdeploy.config.models import DataSet as DataSet
 from tfdeploy.config.models import Host as Host
 from tfdeploy.config.models import HostSettings as HostSettings
@@ -86,18 +87,11 @@ def parse_record(text: str, file: Path, hosts_file: Path) -> Inventory:
 
 def _read(file: Path) -> str:
     try:
-        with file.open("rb") as content:
+        with open_hosts_file(file) as content:
             data = content.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise InventoryError(f"{file}: the file is larger than 16 MB, so it is no hosts.toml")
         text = data.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InventoryError(
-            f"{file}: there is no such file",
-            "tfdeploy init writes one; or pass --hosts FILE",
-        ) from None
-    except IsADirectoryError:
-        raise InventoryError(f"{file} is a folder; expected a file", FOLDER_HINT) from None
     except OSError as error:
         raise InventoryError(f"{file}: can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

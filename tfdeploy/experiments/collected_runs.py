@@ -50,36 +50,23 @@ class CollectedRun:
         return find_pauses(history.read(_chief_log(self).with_suffix(".history.jsonl")))
 
 
-@dataclass(frozen=True)
-class RunGroup:
-    """Runs that are one line of a plot: a single run, or repeated ones."""
-
-    label: str
-    runs: tuple[CollectedRun, ...]
-
-
-def find_groups(hosts: Path, arguments: Sequence[str]) -> list[RunGroup]:
-    """Return the runs of `RUN`, `RUN,RUN`, `NAME*` or `LABEL=…` arguments, one group for each.
+def find_runs(hosts: Path, arguments: Sequence[str]) -> list[CollectedRun]:
+    """Return the runs of `RUN`, `NAME*` or `LABEL=RUN` arguments.
 
     A RUN is an id or name beside the hosts file, or a folder; `NAME*` stands for all runs with such
     a name. Raises RunError if one doesn't exist, or two have the same label.
     """
-    groups = [_find_group(hosts.absolute().parent / runs.FOLDER, each) for each in arguments]
-    return _with_labels(groups)
+    base = hosts.absolute().parent / runs.FOLDER
+    found = [each for argument in arguments for each in _find(base, argument)]
+    return _with_labels(found)
 
 
-def _find_group(base: Path, argument: str) -> RunGroup:
-    # A folder's name may contain "=" or ",".
-    label, _, names = ("", "", argument) if _is_folder(Path(argument)) else argument.partition("=")
-    label, names = (label, names) if names else ("", label)
-    is_one = _is_folder(Path(names)) or _is_folder(base / names)
-    folders = [found for name in ([names] if is_one else names.split(","))
-               for found in _find_folders(base, name)]  # fmt: skip
-    if len({folder.resolve() for folder in folders}) < len(folders):
-        raise RunError(f"{argument} has a run twice", "name each run once")
-    found = _labelled([CollectedRun("", folder, _read_record(folder)) for folder in folders])
-    repeats = names if len(found) > 1 else ""
-    return RunGroup(label or repeats, tuple(found))
+def _find(base: Path, argument: str) -> list[CollectedRun]:
+    # A folder's name may contain "=".
+    label, _, name = ("", "", argument) if _is_folder(Path(argument)) else argument.partition("=")
+    label, name = (label, name) if name else ("", label)
+    folders = _find_folders(base, name)
+    return [CollectedRun(label, folder, _read_record(folder)) for folder in folders]
 
 
 def _find_folders(base: Path, name: str) -> list[Path]:
@@ -89,18 +76,9 @@ def _find_folders(base: Path, name: str) -> list[Path]:
         return exact[:1]
     named = runs.ids_by_name(base, name)
     if not named:
-        hint = runs.newest_hint(base) or "pass --hosts FILE"
-        raise RunError(f'there is no run "{name}" in {base}, and no such folder', hint)
+        message = f'there is no run "{name}" in {base}, and no such folder'
+        raise RunError(message, runs.newest_hint(base))
     return [base / run_id for run_id in (sorted(named) if "*" in name else named[:1])]
-
-
-def _labelled(runs: Sequence[CollectedRun]) -> list[CollectedRun]:
-    """Label each run with its name, or with its id if it has none or shares it."""
-    names = [each.record.name if each.record else "" for each in runs]
-    return [
-        replace(each, label=name if name and names.count(name) == 1 else each.id)
-        for each, name in zip(runs, names, strict=True)
-    ]
 
 
 def _is_folder(path: Path) -> bool:
@@ -117,27 +95,22 @@ def _read_record(folder: Path) -> Run | None:
     return None
 
 
-def _with_labels(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """Label each unlabelled group of one run with its project if all projects differ, or else with
-    the run's name or id."""
-    singles = _labelled([group.runs[0] for group in groups])
-    projects = {each.project for each in singles} - {""}
-    differ = len(projects) == len(groups) > 1
-    labels = [
-        group.label or (single.project if differ else single.label)
-        for group, single in zip(groups, singles, strict=True)
-    ]
-    for label, count in Counter(labels).items():
+def _with_labels(found: Sequence[CollectedRun]) -> list[CollectedRun]:
+    """Label each unlabelled run with its project if all projects differ; or else with its name, or
+    with its id if it has none or shares it."""
+    projects = {each.project for each in found} - {""}
+    names = Counter(each.record.name for each in found if each.record)
+    differ = len(projects) == len(found) > 1
+
+    def label_of(each: CollectedRun) -> str:
+        name = each.record.name if each.record else ""
+        return each.project if differ else name if names[name] == 1 and name else each.id
+
+    labelled = [replace(each, label=each.label or label_of(each)) for each in found]
+    for label, count in Counter(each.label for each in labelled).items():
         if count > 1:
             raise RunError(f'{count} runs have the label "{label}"', "label them: LABEL=RUN")
-    return [_with_label(group, label) for label, group in zip(labels, groups, strict=True)]
-
-
-def _with_label(group: RunGroup, label: str) -> RunGroup:
-    """Label the group; a single run has its label, too."""
-    is_single = len(group.runs) == 1
-    runs = (replace(group.runs[0], label=label),) if is_single else group.runs
-    return RunGroup(label, runs)
+    return labelled
 
 
 def read_scalars(collected_run: CollectedRun) -> dict[str, Series]:

@@ -1,4 +1,4 @@
-"""`tfdeploy compare`: a scalar of several collected runs, single ones or repeated ones.
+"""`tfdeploy compare`: a scalar of several collected runs.
 
 It reads what `collect` has fetched: the events in runs/<run>/events/, or else the chief's log.
 Values are smoothed, and NaN if they are not known or not finite.
@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from tfdeploy.config.overrides import check_words
 from tfdeploy.errors import RunError
 from tfdeploy.experiments import metrics, scalars
-from tfdeploy.experiments.collected_runs import find_groups, read_scalars
+from tfdeploy.experiments.collected_runs import find_runs, read_scalars
 from tfdeploy.experiments.history import steps_per_s, trained_seconds
 from tfdeploy.experiments.metrics import LOSS, is_rising
-from tfdeploy.experiments.repeats import spread_of
 from tfdeploy.experiments.run_report.redact import show_words
 from tfdeploy.experiments.run_report.summary import different_settings
 from tfdeploy.experiments.scalars import DEFAULT_WINDOWS, SPEED, smooth_series, values_of
@@ -84,8 +83,6 @@ class ComparedRun:
 
     label: str
     """Its label: LABEL=RUN on the command line, or else its name or id."""
-    line: str
-    """The label of its line: its own, or that of repeated runs."""
     run: str
     """Its id, or the name of its folder."""
     folder: Path
@@ -116,36 +113,6 @@ class ComparedRun:
     """All values."""
 
 
-@dataclass(frozen=True)
-class ComparedValue:
-    """A value of several runs; null if it is not finite in one of them."""
-
-    median: float | None
-    """The median."""
-    low: float | None
-    """The lowest value."""
-    high: float | None
-    """The highest value."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparedLine:
-    """One run, or the median and range of repeated runs."""
-
-    label: str
-    """Its label."""
-    runs: int
-    """The number of runs."""
-    points: int
-    """The number of reported values behind it."""
-    last: ComparedValue
-    """The last value."""
-    best: ComparedValue
-    """The best value."""
-    reached: int
-    """The number of runs that reached `target`; 0 without one."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """A scalar of several runs."""
@@ -160,8 +127,6 @@ class Comparison:
     """Whether higher or lower values are better."""
     target: float | None
     """The value of --target."""
-    lines: tuple[ComparedLine, ...]
-    """The single runs, and the repeated ones together."""
     runs: tuple[ComparedRun, ...]
     """The runs."""
     differs_in: tuple[str, ...] = ()
@@ -214,27 +179,21 @@ def compare(
     smooth: int | None = None,
     target: float | None = None,
 ) -> Comparison:
-    """Compare runs that are named as `find_groups` takes them. `smooth` is in steps. Raises
-    RunError if a run was not collected, or doesn't have the scalar."""
-    groups = find_groups(Path(hosts), check_words("named", named))
-    found = {each.folder: read_scalars(each) for group in groups for each in group.runs}
-    runs = [each for group in groups for each in group.runs]
+    """Compare runs that are named as `find_runs` takes them. `smooth` is in steps. Raises RunError
+    if a run was not collected, or doesn't have the scalar."""
+    runs = find_runs(Path(hosts), check_words("named", named))
+    found = {each.folder: read_scalars(each) for each in runs}
     chosen = _choose_tag([(each.label, found[each.folder]) for each in runs], tag)
     longest = max(each[chosen][-1].step - each[chosen][0].step for each in found.values())
     window = max(1, longest // DEFAULT_WINDOWS if smooth is None else smooth)
     smoothed = [smooth_series(found[each.folder][chosen], window) for each in runs]
     goal = _Goal(is_rising(chosen, smoothed), target)
-    compared = [
-        [_run(each, group.label, found[each.folder], chosen, window, goal) for each in group.runs]
-        for group in groups
-    ]
     return Comparison(
         tag=chosen,
         smooth_steps=window,
         best_is=_best_is(goal.rises),
         target=target,
-        lines=tuple(_line(of_group) for of_group in compared),
-        runs=tuple(each for of_group in compared for each in of_group),
+        runs=tuple(_run(each, found[each.folder], chosen, window, goal) for each in runs),
         differs_in=_differs_in([each.record for each in runs if each.record]),
     )
 
@@ -267,7 +226,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _run(
-    run: CollectedRun, line: str, found: Mapping[str, Series], tag: str, window: int, goal: _Goal
+    run: CollectedRun, found: Mapping[str, Series], tag: str, window: int, goal: _Goal
 ) -> ComparedRun:
     series, times = found[tag], scalars.step_times(scalars.of_same_clock(found, tag))
     smoothed, pauses = smooth_series(series, window), run.pauses()
@@ -277,7 +236,6 @@ def _run(
     placements = run.record.plan.placements if run.record else ()
     return ComparedRun(
         label=run.label,
-        line=line,
         run=run.id,
         folder=run.folder,
         tasks=Counter(placement.task.job for placement in placements),
@@ -293,21 +251,6 @@ def _run(
         metrics=tuple(_metric(metric) for metric in metrics.metrics(found)),
         curve=ScalarCurve(step=steps, seconds=seconds, value=values_of(series), smoothed=smoothed),
     )
-
-
-def _line(runs: Sequence[ComparedRun]) -> ComparedLine:
-    return ComparedLine(
-        label=runs[0].line,
-        runs=len(runs),
-        points=sum(run.points for run in runs),
-        last=ComparedValue(*spread_of(_number(run.last) for run in runs)[:3]),
-        best=ComparedValue(*spread_of(_number(run.best) for run in runs)[:3]),
-        reached=sum(run.reached is not None for run in runs),
-    )
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def _metric(metric: Metric) -> ComparedMetric:

@@ -24,13 +24,11 @@ MAX_COUNT = 1024
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells to measure, each `repeats` times for `seconds`; the other fields are those of
-    Sweep."""
+    """The cells to measure, each `repeats` times for `seconds`."""
 
     cells: tuple[Cell, ...]
     repeats: int = 3
     seconds: float = 60.0
-    synchronous: bool = False
 
 
 def cells(ps: str, workers: str) -> tuple[Cell, ...]:

@@ -47,14 +47,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines with one x axis and one y axis. `log` names the logarithmic axes, such as "y" or "xy";
-    `xlimits` and `ylimits` are the ends of the axes, by default those that matplotlib chooses."""
+    """Lines with one x axis and one y axis, which may be logarithmic.
+
+    `title` is what an error calls it; `xlimits` and `ylimits` are the ends of the axes, by default
+    those that matplotlib chooses.
+    """
 
     title: str
     xlabel: str
-    ylabel: str
     lines: Sequence[Line]
-    log: str = ""
+    log_y: bool = False
     xlimits: tuple[float, float] | None = None
     ylimits: tuple[float, float] | None = None
 
@@ -118,15 +120,13 @@ def _for_web(svg: str, name: str) -> str:
 
 
 def _draw_panel(axes: Axes, panel: Panel, style_numbers: dict[str, int]) -> None:
-    for axis in panel.log:
-        axes.set(**{f"{axis}scale": "log"})
-        getattr(axes, f"{axis}axis").set_major_formatter("{x:g}")  # 0.01 and not a power of 10
+    if panel.log_y:
+        axes.set_yscale("log")
     for line in panel.lines:
         _draw_line(axes, line, style_numbers[line.label])
-    if "y" in panel.log:
+    if panel.log_y:
         _label_plainly(axes.yaxis)
-    texts = {"title": panel.title, "xlabel": panel.xlabel, "ylabel": panel.ylabel}
-    axes.set(**{name: _escape_formulas(text) for name, text in texts.items()})
+    axes.set_xlabel(panel.xlabel)
     if panel.xlimits:
         axes.set_xlim(panel.xlimits)
     if panel.ylimits:
@@ -162,8 +162,3 @@ def _draw_line(axes: Axes, line: Line, style_number: int) -> None:
         marker=MARKERS[style_number % len(MARKERS)],
         markevery=(style_number * every // 3 % every, every),
     )  # fmt: skip
-
-
-def _escape_formulas(text: str) -> str:
-    """Escape dollar signs: matplotlib would set the text between two of them as a formula."""
-    return text.replace("$", r"\$")

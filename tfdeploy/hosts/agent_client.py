@@ -81,11 +81,6 @@ class Agent:
         self.reuse(session)
         return self.parse(query, answer)
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the agent is of this version of tfdeploy, and not one that started a run."""
-        return self._current
-
     def stream(self, request: Request[A], silence_s: float | None = None) -> AnswerStream[A]:
         """Send a request that has many answers. `silence_s` limits the time between two of them
         (None: no limit)."""
@@ -125,7 +120,7 @@ class Agent:
         agent, send it first."""
         data, was_sent = query.compressed if self._current else query.data, False
         while True:
-            session = self._session(repeatable=query.request.REPEATABLE)
+            session = self._session()
             try:
                 with suppress(HostError):  # if the agent has exited, reading its answer says why
                     session.write(data, payload())
@@ -140,12 +135,12 @@ class Agent:
             self._send_agent()
             was_sent = True
 
-    def _session(self, *, repeatable: bool) -> Session:
+    def _session(self) -> Session:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
         argv = agent_bundle.serving(self._path, self._python)
-        return Session(self.host, self.transport.stream(argv, repeatable=repeatable))
+        return Session(self.host, self.transport.stream(argv))
 
     def reuse(self, session: Session) -> None:
         """Keep a session, which has answered, for the next request."""
@@ -210,10 +205,7 @@ class AnswerStream(Generic[A]):
         self._silence_s = silence_s
         self._session: Session | None = None
         self._finishing = False
-        self._next: Query[Any] | None = None
-        self.next_answer: Any = None
         self.answer_bytes = 0  # of the last answer, as it was received
-        self._lock = threading.Lock()
 
     def open(self, timeout_s: float = TIMEOUT_S) -> A:
         """Send the request and return the first answer; iterating continues with the second one.
@@ -244,7 +236,9 @@ class AnswerStream(Generic[A]):
             while "end" not in answer:
                 yield self._agent.parse(self._query, answer)
                 answer = self._read(session)
-            self._end(session)
+            session, self._session = self._session, None
+            if session:  # no other thread has closed it
+                self._agent.reuse(session)
         except AgentExited:
             raise AgentExitedEarly(
                 self._agent.host,
@@ -262,19 +256,6 @@ class AnswerStream(Generic[A]):
             with suppress(HostError):
                 session.finish()
 
-    def finish_with(self, request: Request[Any]) -> None:
-        """Ask the agent to finish, by the next request: its answer follows the last one of the
-        stream, so both take one round trip. When the iteration has ended, `next_answer` is the
-        answer, or None if the stream had ended before."""
-        query = self._agent.query(request)
-        self._finishing = True
-        with self._lock:
-            session = self._session
-            if session:
-                self._next = query
-                with suppress(HostError):  # reading says why
-                    session.write(query.data)
-
     def close(self) -> None:
         """Hang up."""
         session, self._session = self._session, None
@@ -285,17 +266,3 @@ class AnswerStream(Generic[A]):
         answer = session.answer(self._silence_s, self._query.request.MAX_ANSWER_BYTES)
         self.answer_bytes = session.answer_bytes
         return answer
-
-    def _end(self, session: Session) -> None:
-        """Read the answer to the next request, if there is one, and keep the session, unless
-        another thread has closed it."""
-        with self._lock:
-            query = self._next
-            if query is None:
-                kept, self._session = self._session, None
-        if query is not None:
-            answer = session.answer(TIMEOUT_S, query.request.MAX_ANSWER_BYTES)
-            kept, self._session = self._session, None
-            self.next_answer = self._agent.parse(query, answer)
-        if kept:
-            self._agent.reuse(kept)

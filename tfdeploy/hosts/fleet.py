@@ -39,10 +39,9 @@ MANY_HOSTS = 100  # from here on the usual limit of 1024 descriptors may be too 
 class Fleet:
     """The agents of an inventory's hosts.
 
-    Each host has one connection, opened at its first use. With more hosts than there can be
-    connections, `stays_connected` is false, and a connection is closed after each use. With more
-    hosts than threads, the connection daemon gets each agent back after each use: one that waits
-    needs less memory. `transfers` has the progress of the files on their way to and from the hosts.
+    Each host has one connection, opened at its first use. With more hosts than threads, the
+    connection daemon gets each agent back after each use: one that waits needs less memory.
+    `transfers` has the progress of the files on their way to and from the hosts.
     With `record`, calls for several hosts raise OutdatedRecord if a host has a newer record of that
     run. If another thread sets `cancel`, these calls, and what follows a run, raise Cancelled soon;
     see Cancellation.
@@ -69,9 +68,9 @@ class Fleet:
         for agent in self.agents.values():
             agent.transfers = self.transfers
         self._locks = {host: threading.Lock() for host in self.agents}
-        count = len(self.agents)
-        self.stays_connected = count <= MANY_HOSTS or count < max_connections()
-        self._parks = count > THREADS and has_daemon(inventory, accept_new)
+        if len(self.agents) > MANY_HOSTS:
+            raise_descriptor_limit()
+        self._parks = len(self.agents) > THREADS and has_daemon(inventory, accept_new)
 
     def __enter__(self) -> Self:
         return self
@@ -103,9 +102,7 @@ class Fleet:
                 except TfdeployError as error:
                     outcome = error
                 finally:
-                    if not self.stays_connected:
-                        agent.close()
-                    elif self._parks:
+                    if self._parks:
                         agent.park()
             waiting.add(host, outcome)
             return outcome
@@ -161,11 +158,9 @@ def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:
     return [outcome for outcome in outcomes.values() if isinstance(outcome, TfdeployError)]
 
 
-def max_connections() -> int:
-    """Raise the limit of open descriptors as far as allowed, and return how many connections fit:
-    half of it stays free for files and child processes."""
+def raise_descriptor_limit() -> None:
+    """Raise the limit of open descriptors as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2

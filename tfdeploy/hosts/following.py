@@ -7,9 +7,9 @@ import queue
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
-from tfdeploy.errors import AgentError, CommandTimedOut, TfdeployError
+from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.hosts.events import Event, EventQueue, HostIsBack, may_return
 from tfdeploy.hosts.parallel import Cancellation
 from tfdeploy.shared.protocol.reports import Follow, HostSample, LogLines, StateChange
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
-    from tfdeploy.shared.protocol.message import Request
     from tfdeploy.shared.protocol.reports import RunEvent
 
 
@@ -85,14 +84,11 @@ def _tasks(event: RunEvent) -> list[str]:
     return [event.task] if isinstance(event, LogLines) else []
 
 
-L = TypeVar("L")
-
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 END_S = 2.0
 END_OF_EACH_S = 0.01  # of a thousand streams, on a busy machine
 MAX_CONNECTING = 128
 CONNECT_S = 30.0
-FINISH_S = 60.0  # for the last answers of all hosts, after a stream that has no limit
 CANCEL_S = 0.2  # how often `cancel` is looked at
 
 
@@ -112,7 +108,6 @@ class Following:
         self._events = EventQueue[tuple[str, Event | None]]()
         self._streams: dict[str, AnswerStream[RunEvent]] = {}
         self._closed = threading.Event()
-        self._finishing = threading.Event()
         self._active_hosts = {agent.host for agent in subscriptions}
         self._connecting = threading.Semaphore(MAX_CONNECTING)
         self._listeners = [
@@ -153,23 +148,6 @@ class Following:
             else:
                 yield host, event
 
-    def finish_with(
-        self, requests: Mapping[str, Request[L]]
-    ) -> tuple[dict[str, L], list[TfdeployError]]:
-        """End every host's stream with one more request; return the answers and the errors. A host
-        whose stream has ended already is in neither; one that takes longer than FINISH_S fails.
-        """
-        self._finishing.set()
-        streams = {host: each for host, each in list(self._streams.items()) if host in requests}
-        for host, stream in streams.items():
-            stream.finish_with(requests[host])
-        events = self.events(time.monotonic() + FINISH_S)
-        errors = [event for _, event in events if isinstance(event, TfdeployError)]
-        late = f"the agent gave no answer within {FINISH_S:g} s"
-        errors += [CommandTimedOut(host, late) for host in streams if host in self._active_hosts]
-        answers = {host: stream.next_answer for host, stream in streams.items()}
-        return {host: answer for host, answer in answers.items() if answer is not None}, errors
-
     def _next_event(self, limit_s: float | None) -> tuple[str, Event | None]:
         """Wait for an event, up to `limit_s`. Raises queue.Empty, and Cancelled."""
         if self._cancellation.event is None:
@@ -197,16 +175,13 @@ class Following:
                         self._put(agent.host, event, size)
                     return
                 except TfdeployError as error:
-                    ends = self._finishing.is_set() or not subscription.forever
-                    again = may_return(error) and not ends
+                    again = may_return(error) and subscription.forever
                     if failures == 0 or not again:
                         self._put(agent.host, error)
                     if not again:
                         return
                     failures += 1
                     self._closed.wait(_pause_s(failures))
-                    if self._finishing.is_set():
-                        return
         finally:
             self._put(agent.host, None)
 
@@ -214,7 +189,7 @@ class Following:
         """Yield those events of one stream that say anything, with their sizes in bytes."""
         stream = subscription.stream(agent)
         self._streams[agent.host] = stream
-        if self._closed.is_set() or self._finishing.is_set():
+        if self._closed.is_set():
             stream.finish()
         try:
             for event in self._connected_in_turn(stream):

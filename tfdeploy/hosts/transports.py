@@ -54,8 +54,8 @@ class SshHost:
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> CompletedCommand:
         return self._log_in(lambda by: by.run(argv, stdin=stdin, timeout_s=timeout_s))
 
-    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> Stream:
-        return self._log_in(lambda by: by.stream(argv, repeatable=repeatable))
+    def stream(self, argv: Sequence[str]) -> Stream:
+        return self._log_in(lambda by: by.stream(argv))
 
     def push(self, *args: Any, **options: Any) -> None:
         self._chosen().push(*args, **options)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdeploy.environments import packages, spec, wheelhouse
-from tfdeploy.errors import PlanError, TfdeployError
+from tfdeploy.environments import spec, wheelhouse
+from tfdeploy.errors import TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.init.document import FoundRequirements
 from tfdeploy.init.machine import missing_packages
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from tfdeploy.config.inventory import Inventory
     from tfdeploy.environments.wheelhouse import WheelTarget
     from tfdeploy.init.machine import Machine
     from tfdeploy.init.program import Program
@@ -68,29 +67,6 @@ def with_cuda(program: Program, machines: Sequence[Machine]) -> Iterator[Tfdeplo
         yield TfdeployError(found, CPU_HINT)
 
 
-def lacking(
-    program: Program, inventory: Inventory, machines: Sequence[Machine]
-) -> Iterator[TfdeployError]:
-    """Yield a note for each package that the program needs and that the project's own file does
-    not bring, also not through others. Yields nothing if that is unknown, as without a network."""
-    if not (inventory.env and inventory.env.requirements == program.requirements):
-        return
-    machine = machines[0]
-    try:
-        own = spec.for_hosts(inventory)[machine.name]
-        brought = {} if own.locked else wheelhouse.versions(own.lines, _platform(machine))
-    except PlanError as error:
-        yield error
-        return
-    except wheelhouse.NoWheels:
-        return
-    for name, (path, each) in packages.find(program.files).items():
-        installed = spec.apply_tensorflow_rule(name, has_gpus=bool(machine.gpus))
-        if brought and normalized(installed) not in brought:
-            words = f"{program.requirements} brings no {name}, which {path} imports in line "
-            yield TfdeployError(f"{words}{each.line}", f"add to {program.requirements}: {name}")
-
-
 def _platform(machine: Machine) -> wheelhouse.WheelTarget:
     python = ".".join(machine.python_version.split(".")[:2])
     return wheelhouse.WheelTarget(python, machine.architecture, machine.libc)
@@ -113,10 +89,10 @@ def pin(packages: Sequence[str], hosts: Iterable[tuple[WheelTarget, bool]]) -> l
 
 def _chosen(lines: Sequence[str], target: WheelTarget) -> list[str]:
     versions = wheelhouse.versions(lines, target)
-    return [versions[normalized(line)] for line in lines]
+    return [versions[_normalized(line)] for line in lines]
 
 
-def normalized(requirement: str) -> str:
+def _normalized(requirement: str) -> str:
     """Return the name of a package without extras, as installers compare it."""
     name = requirement.partition("[")[0]
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -15,7 +15,6 @@ from textual.binding import Binding
 from textual.widgets import RichLog, Static
 
 from tfdeploy.commands.watch import Ending
-from tfdeploy.formatting import known_messages
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.formatting.known_messages import NoiseFolder
 from tfdeploy.live import rows as live_rows
@@ -212,7 +211,7 @@ class WatchApp(App[Ending]):
         for line in _newest(task, task.lines - count):
             shown = self._noise.fold(self._selected, line)
             if shown is not None:
-                log.write(log_text(shown), scroll_end=follows)
+                log.write(coloured(shown), scroll_end=follows)
         self._shown = (self._selected, task.lines)
 
 
@@ -228,16 +227,6 @@ def _row_text(row: Row, cells: list[str], is_selected: bool) -> Text:
         text.append("  " if number < len(cells) - 1 else "")
     if row.note:
         text.append(f"\n    {row.note}", "yellow" if row.is_bad and not row.is_old else "")
-    return text
-
-
-def log_text(line: str) -> Text:
-    """Return a line of a log with a script's colours, and TensorFlow's noise dimmed. Other escape
-    sequences are written out."""
-    text = coloured(line)
-    text.no_wrap = True
-    if known_messages.is_noise(text.plain):
-        text.stylize("dim")
     return text
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import ends_text, escape_line, format_count, format_duration
 from tfdeploy.live.rows import AWAY, WAITING, state_text
-from tfdeploy.output.status_table import epoch_text
+from tfdeploy.output.status_table import epoch_text, loss_text
 from tfdeploy.shared.outcome import why_stopped
 from tfdeploy.shared.records import STOPPED, SUCCEEDED, LogProgress
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.watch import WatchedRun
 
-MAX_LOSS_CHARS = 12
 SPARKLINE_WIDTH = 24
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -62,7 +61,7 @@ def training_parts(watched: WatchedRun, now: float) -> list[str]:
     if said.loss:
         losses = list(history.losses)
         line = sparkline(losses, SPARKLINE_WIDTH) if len(losses) > 1 else ""
-        parts.append(f"loss {escape_line(said.loss)[:MAX_LOSS_CHARS]} {line}".rstrip())
+        parts.append(f"loss {loss_text(said)} {line}".rstrip())
     if left_s is not None and not watched.has_ended:
         parts.append(f"{format_duration(left_s)} left")
     parts.append(_checkpoint(watched, now))

@@ -256,7 +256,7 @@ class HostCheck:
     free_bytes: int
     """The free space on the disk of its directory."""
     ahead_s: float
-    """The seconds by which its clock is ahead of the controller's."""
+    """The seconds by which its clock is at least ahead of the controller's; negative: behind."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from tfdeploy.output.stream import table_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from rich.console import Console as RichConsole
 
@@ -30,12 +29,11 @@ if TYPE_CHECKING:
     from tfdeploy.errors import TfdeployError
     from tfdeploy.experiments.compare import (
         ComparedRun,
-        ComparedValue,
         Comparison,
         TargetPoint,
     )
     from tfdeploy.experiments.grid import Grid
-    from tfdeploy.experiments.speed.results import Result, Sweep
+    from tfdeploy.experiments.speed.results import Sweep
     from tfdeploy.output.console import Console
     from tfdeploy.output.stream import Cell
 
@@ -43,27 +41,18 @@ if TYPE_CHECKING:
 MAX_LIVE_TRIALS = 20
 
 
-def print_grid(console: Console, grid: Grid, folder: Path) -> None:
+def print_grid(console: Console, grid: Grid) -> None:
     """Print how much will be measured."""
     cells, runs = len(grid.cells), len(grid.cells) * grid.repeats
     what = f"{format_count(cells, 'cell')}, {format_count(grid.repeats, 'time')} each"
-    least = format_duration(runs * grid.seconds)
-    console.print_step(f"{what}: at least {least}, less what is already in {folder}")
-
-
-def print_measuring(console: Console, result: Result) -> None:
-    console.print_step(f"{result.cell}, repeat {result.repeat}: run {result.run}")
-
-
-def print_cell(console: Console, result: Result) -> None:
-    from tfdeploy.experiments.speed import report
-
-    console.print_text(report.line(result))
+    console.print_text(f"{what}: at least {format_duration(runs * grid.seconds)}")
 
 
 def print_sweep(console: Console, sweep: Sweep) -> None:
     from tfdeploy.experiments.speed import report
 
+    if not sweep.results:
+        return
     console.print_text("")
     rows = [report.row(sweep, each) for each in sweep]
     console.out.print_table(report.COLUMNS, rows)
@@ -89,20 +78,16 @@ def trials_progress(
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print a row for each run, with those of its words that differ; STEPS and SECONDS are
-    those of its last point. If there are repeated runs, print a row for each line, too; and
-    then what all runs reached in all of their metrics."""
-    has_repeats = any(line.runs > 1 for line in comparison.lines)
-    line = ("LINE",) if has_repeats else ()
+    those of its last point. Then print what all runs reached in all of their metrics."""
     words = ("WORDS",) if any(comparison.different_words) else ()
+    reached = () if comparison.target is None else (_reached_column(comparison),)
     columns = ("TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
     rows = [
         {"WORDS": own or "-", **_comparison_row(comparison, run)}
         for run, own in zip(comparison.runs, comparison.different_words, strict=True)
     ]
-    shown = ("RUN", *words, *line, *columns, *_result_columns(comparison))
+    shown = ("RUN", *words, *columns, comparison.best_is.upper(), *reached)
     console.out.print_table(shown, rows)
-    if has_repeats:
-        _print_spreads(console, comparison)
     _print_metrics(console, comparison)
     steps = format_count(comparison.smooth_steps, "step")
     mean = f"running mean over {steps}" if comparison.smooth_steps > 1 else "not smoothed"
@@ -155,28 +140,6 @@ def print_events_away(console: Console, error: TfdeployError) -> None:
     console.print_warning(error, f"what was fetched before is shown{shown_until(error)}")
 
 
-def _print_spreads(console: Console, comparison: Comparison) -> None:
-    """Print the medians of each line, with the lowest and the highest value."""
-    from statistics import median
-
-    rows = []
-    for line in comparison.lines:
-        points = [run.reached for run in comparison.runs if run.line == line.label]
-        steps = [point.step for point in points if point]
-        at = f", step {median(steps):g}" if steps else ""
-        rows.append({
-            "LINE": line.label,
-            "RUNS": str(line.runs),
-            "POINTS": str(line.points),
-            "LAST": _spread_text(line.last),
-            _best_column(comparison): _spread_text(line.best),
-            _reached_column(comparison): f"{line.reached} of {line.runs}{at}",
-        })  # fmt: skip
-    console.print_text("", "median (lowest to highest run):")
-    columns = ("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
-    console.out.print_table(columns, rows)
-
-
 def _shown_events(fetcher: EventFetcher, label: str) -> str:
     from tfdeploy.commands.following.tensorboard.board import WRITERS, events_of
 
@@ -186,15 +149,6 @@ def _shown_events(fetcher: EventFetcher, label: str) -> str:
     return f"run {label}: {format_count(len(sizes), 'event file')}, {format_size(sum(sizes))}"
 
 
-def _result_columns(comparison: Comparison) -> tuple[str, ...]:
-    reached = () if comparison.target is None else (_reached_column(comparison),)
-    return (_best_column(comparison), *reached)
-
-
-def _best_column(comparison: Comparison) -> str:
-    return comparison.best_is.upper()
-
-
 def _reached_column(comparison: Comparison) -> str:
     return f"REACHED {comparison.target or 0.0:g}"
 
@@ -202,7 +156,6 @@ def _reached_column(comparison: Comparison) -> str:
 def _comparison_row(comparison: Comparison, run: ComparedRun) -> dict[str, str]:
     return {
         "RUN": run.label,
-        "LINE": run.line,
         "TASKS": format_job_counts(run.tasks) or "-",
         "POINTS": str(run.points),
         "STEPS": str(run.steps),
@@ -210,15 +163,9 @@ def _comparison_row(comparison: Comparison, run: ComparedRun) -> dict[str, str]:
         "STEPS/S": _tenths(run.steps_per_s),
         "FIRST": _figure(run.first),
         "LAST": _figure(run.last),
-        _best_column(comparison): _figure(run.best),
+        comparison.best_is.upper(): _figure(run.best),
         _reached_column(comparison): _point_text(run.reached),
     }
-
-
-def _spread_text(spread: ComparedValue) -> str:
-    if spread.low == spread.high:
-        return _figure(spread.median)
-    return f"{_figure(spread.median)} ({_figure(spread.low)} to {_figure(spread.high)})"
 
 
 def _figure(value: float | None) -> str:

@@ -68,9 +68,7 @@ def _styled_lines(
         line = console.noise.fold(prefix, written)
         if line is None:
             continue
-        text = Text(line) if line.isprintable() else coloured(line)
-        if known_messages.is_noise(text.plain):
-            text.stylize("dim")
+        text = coloured(line)
         yield start + text
         if meaning := _new_meaning(console, writer, text.plain):
             yield start + Text(meaning, "dim")
@@ -92,9 +90,15 @@ def _plain(line: str) -> str:
 
 
 def coloured(line: str) -> Text:
-    """Turn colours into rich's styles: no escape sequence of a script reaches the terminal."""
+    """Turn colours into rich's styles, so that no escape sequence of a script reaches the terminal,
+    and dim TensorFlow's noise."""
     from rich.text import Text
 
-    spans = styled_spans(line)
+    from tfdeploy.formatting.known_messages import is_noise
+
+    spans = [] if line.isprintable() else styled_spans(line)
     parts = [Text.from_ansi(f"\x1b[{colours}m{escape_log_line(text)}") for text, colours in spans]
-    return Text.assemble(*parts)
+    text = Text.assemble(*parts) if parts else Text(line)
+    if is_noise(text.plain):
+        text.stylize("dim")
+    return text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.following.training_history import is_healthy, is_stalled
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import (
+    escape_line,
     format_bit_rate,
     format_duration,
     format_numbers,
@@ -42,6 +44,7 @@ COLUMNS = (
 )
 MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON")
 LINK_COLUMNS = ("FROM", "TO", "SPEED", "ROUND TRIP", "INTERFACES")
+MAX_LOSS_CHARS = 12
 MAX_TASKS = 60  # tables of more tasks are grouped
 MAX_UNHEALTHY = 20  # then unhealthy tasks that are alike have a row each up to this number
 DIFFERENT = "…"
@@ -233,7 +236,7 @@ def training_text(report: TaskReport) -> str:
     if report.state not in (READY, RUNNING):
         return "-"
     said = report.log_progress or LogProgress()
-    loss = f", loss {said.loss}" if said.loss else ""
+    loss = f", loss {loss_text(said)}" if said.loss else ""
     if report.step is not None and report.step_age_s is not None:
         stalled = "stalled at " if is_stalled(report) else ""
         return f"{stalled}step {report.step}, {format_duration(report.step_age_s)} ago{loss}"
@@ -246,6 +249,14 @@ def training_text(report: TaskReport) -> str:
 def _reached(said: LogProgress) -> str:
     step = f"step {said.step}" if said.step is not None else ""
     return epoch_text(said) or step
+
+
+def loss_text(said: LogProgress) -> str:
+    """Return the loss as it was printed, or with 6 digits if that is too long."""
+    if len(said.loss) > MAX_LOSS_CHARS:
+        with suppress(ValueError):
+            return f"{float(said.loss):.6g}"
+    return escape_line(said.loss)[:MAX_LOSS_CHARS]
 
 
 def epoch_text(said: LogProgress) -> str:

@@ -22,7 +22,7 @@ from tfdeploy.results.fetch import (
     check_free_space,
     difference,
     is_safe_path,
-    released_on_failure,
+    released,
 )
 from tfdeploy.results.held_files import HeldFiles
 from tfdeploy.results.run_folder import (
@@ -36,11 +36,10 @@ from tfdeploy.shared import state_file
 from tfdeploy.shared.protocol.outputs import HeldCheckpoint, Linked, Pin, PinAnswer, Pinned, Unpin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipeline import Pipeline, Steps
     from tfdeploy.run import Run
 
 
@@ -82,32 +81,19 @@ class FetchedCheckpoints:
     found_names: tuple[str, ...] | None
 
 
-def fetch_checkpoints(
-    pipeline: Pipeline, run: Run, *, every: bool = False
-) -> Steps[FetchedCheckpoints]:
+def fetch_checkpoints(agent: Agent, run: Run, *, every: bool = False) -> FetchedCheckpoints:
     """Fetch the chief's newest good checkpoint, or `every` one. Raises as `FileFetch` does."""
-    agent, request = pipeline.agent, task_request(run, run.plan.chief)
-    folder = run.open()
+    request, folder = task_request(run, run.plan.chief), run.open()
     (folder / "checkpoints").make()
     incoming = folder / ".incoming"
     incoming.clean(lambda name: True)  # of an interrupted collect
-    answers = pipeline.send(Pin(**request, every=every), HOLD_TIMEOUT_S).answers()
-    with (
-        released_on_failure(agent, Unpin(**request)),
-        closing(HeldFiles(agent, incoming)) as held,
-    ):
-        yield
+    with released(agent, Unpin(**request)), closing(HeldFiles(agent, incoming)) as held:
+        answers = agent.stream(Pin(**request, every=every), HOLD_TIMEOUT_S)
         answer = _read_answers(agent, run, answers, held)
-        arrival = Arrival(pipeline, run, answer, held)
-        if not arrival.large:
-            pipeline.send(Unpin(**request))
-        yield
+        arrival = Arrival(agent, run, answer, held)
         arrival.receive()
         for checkpoint in answer.checkpoints:
             arrival.complete(checkpoint)
-            if arrival.large and checkpoint is answer.checkpoints[-1]:
-                pipeline.send(Unpin(**request))
-                pipeline.flush()
             arrival.install(checkpoint)
     incoming.delete()  # also remains of older collects
     return FetchedCheckpoints(
@@ -119,11 +105,11 @@ def fetch_checkpoints(
 
 
 class Arrival:
-    """The files that the controller lacks. If they are small they are requested in the pipeline,
-    otherwise they come over a connection of their own: `large` are these."""
+    """The files that the controller lacks. If they are small they come over the agent's session,
+    otherwise over a connection of their own: `large` are these."""
 
-    def __init__(self, pipeline: Pipeline, run: Run, pinned: Pinned, held: HeldFiles) -> None:
-        self._pinned, self._held, agent = pinned, held, pipeline.agent
+    def __init__(self, agent: Agent, run: Run, pinned: Pinned, held: HeldFiles) -> None:
+        self._pinned, self._held = pinned, held
         self._folder, self._outputs = run.open() / "checkpoints", checkpoint_outputs(run)
         self._expected = {f.path: f for found in pinned.checkpoints for f in found.files}
         self._missing = {found.name: self._lacking(found) for found in pinned.checkpoints}
@@ -135,7 +121,7 @@ class Arrival:
         check_free_space(agent, held.folder, {name: self._expected[name].size for name in absent})
         small = absent if self._sum(absent) <= BULK else []
         self.large = {*held.early, *absent}.intersection(missing).difference(small)
-        self._fetch = FileFetch(pipeline, pinned.pin, held.folder, small, self._sum(small))
+        self._fetch = FileFetch(agent, pinned.pin, held.folder, small, self._sum(small))
 
     def receive(self) -> None:
         """Write the small files."""
@@ -209,7 +195,7 @@ def validate_checkpoints(agent: Agent, checkpoints: Sequence[HeldCheckpoint]) ->
             )
 
 
-def _read_answers(agent: Agent, run: Run, answers: Iterator[PinAnswer], held: HeldFiles) -> Pinned:
+def _read_answers(agent: Agent, run: Run, answers: Iterable[PinAnswer], held: HeldFiles) -> Pinned:
     """Return the last answer to `pin`. With the first one `held` begins."""
     pinned: Pinned | None = None
     with agent.transfers.begin(agent.host, note="reading its checkpoints"):

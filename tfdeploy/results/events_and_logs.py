@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipeline import Pipeline, Steps
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -34,22 +33,18 @@ MB = 1 << 20
 HISTORIES = ("history", "gpus", "pace", "trials")
 
 
-def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[int]:
+def fetch_events(agent: Agent, run: Run, placement: Placement) -> int:
     """Fetch the event files of a task that `has_events`; return their number. Raises as `FileFetch`
     does, and OSError."""
-    listed = pipeline.send(ListEvents(**task_request(run, placement)))
-    yield
-    folders = listed.answer().folders
+    folders = agent.ask(ListEvents(**task_request(run, placement))).folders
     names = [name for names in folders.values() for name in names]
     for name in names:
         if EVENTS not in name.rpartition("/")[2]:
-            raise AgentError(pipeline.agent.host, f"it names a file {name!r:.80}, which is refused")
+            raise AgentError(agent.host, f"it names a file {name!r:.80}, which is refused")
     below = "" if _is_first(run, placement) else f"/{placement.task.file_name}"
     dest = (run.open() / f"events{below}").within(Budget(EVENTS_BYTES))
-    fetches = [GrowingFetch(pipeline, source, dest, files) for source, files in folders.items()]
-    yield
-    for fetch in fetches:
-        _refuse_missing(pipeline.agent, fetch.receive())
+    for source, files in folders.items():
+        _refuse_missing(agent, GrowingFetch(agent, source, dest, files).receive())
     return len(names)
 
 
@@ -63,15 +58,13 @@ def _is_first(run: Run, placement: Placement) -> bool:
     return placement == run.plan.chief or bool(run.inventory.trials.points)
 
 
-def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) -> Steps[int]:
+def fetch_logs(agent: Agent, run: Run, placements: Sequence[Placement]) -> int:
     """Fetch the logs of one host's tasks, with the older part of a rotated log and the
     tasks' histories.
 
     Return the number of tasks whose log came. Raises as `FileFetch` does, and OSError.
     """
-    listed = pipeline.send(Logs(run.inventory.project, run.id))
-    yield
-    answer = listed.answer()
+    answer = agent.ask(Logs(run.inventory.project, run.id))
     limit = len(placements) * run.inventory.training.log_limit_mb * MB
     dest = (run.open() / "logs").within(announced(limit))
     tasks = [placement.task.file_name for placement in placements]
@@ -79,9 +72,7 @@ def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) ->
     histories = [f"{task}.{name}.jsonl" for task in tasks for name in HISTORIES]
     wanted = [*(name for log in names for name in (f"{log}.1", log)), *histories]
     present = [name for name in wanted if name in answer.names]
-    fetch = GrowingFetch(pipeline, answer.folder, dest, present)
-    yield
-    _refuse_missing(pipeline.agent, fetch.receive())
+    _refuse_missing(agent, GrowingFetch(agent, answer.folder, dest, present).receive())
     return len({*present} & {*names})
 
 

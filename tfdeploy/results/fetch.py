@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipeline import Pipeline
     from tfdeploy.shared.protocol.message import Done, Request
     from tfdeploy.shared.protocol.outputs import HashedFile
 
@@ -32,7 +31,7 @@ HOLD_TIMEOUT_S = 2000.0
 
 
 class FileFetch:
-    """Regular files of a host's folder, requested in a pipeline.
+    """Regular files of a host's folder.
 
     Of a file that has grown since the last fetch, only the new part is sent. `total` is the size of
     all files in bytes, for the progress display (None: unknown).
@@ -40,15 +39,15 @@ class FileFetch:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        agent: Agent,
         source: str,
         dest: OwnFolder,
         files: Sequence[str],
         total: int | None = None,
     ) -> None:
-        """Request `files` (relative to `source`), to be written into `dest`, within its budget.
-        Raises AgentError if a file name leads out of `dest`."""
-        self._agent, self._dest, self._total = pipeline.agent, dest, total
+        """`files` are relative to `source`, and are written into `dest`, within its budget. Raises
+        AgentError if a file name leads out of `dest`."""
+        self._agent, self._dest, self._total = agent, dest, total
         if len(files) > MAX_NAMES:
             raise AgentError(self._agent.host, f"it names more than {MAX_NAMES} files")
         for name in files:
@@ -58,8 +57,7 @@ class FileFetch:
         self._present = {name: self._size_and_hash(name) for name in files}
         have = [(name, *present) for name, present in self._present.items()]
         self._limit = self._most_missing()
-        request = ReadFiles(source, have, self._limit)
-        self._reply = pipeline.send(request, SILENCE_S) if files else None
+        self._request = ReadFiles(source, have, self._limit)
 
     def _most_missing(self) -> int:
         """Return how many bytes of a file may be missing; with more, the file does not come."""
@@ -69,8 +67,10 @@ class FileFetch:
         """Write what arrives; return the names of the files that did not come: they are gone, not
         regular, or too large. Raises AgentError if an answer was not requested, and HostError."""
         received: dict[str, int] = {}  # where the next piece of each file begins
+        if not self._present:
+            return []
         with self._agent.transfers.begin(self._agent.host, self._total) as transfer:
-            for piece in self._reply.answers() if self._reply else ():
+            for piece in self._agent.stream(self._request, SILENCE_S):
                 data = self._unpack(piece)
                 if piece.begin != received.get(piece.path, piece.begin):
                     # It might send without end, or have the file written once for each byte.
@@ -132,17 +132,16 @@ class GrowingFetch(FileFetch):
 
 
 @contextmanager
-def released_on_failure(agent: Agent, release: Request[Done]) -> Iterator[None]:
-    """Have a host delete what it holds for a fetch, if the fetch fails; else it was asked already.
-
-    The pipeline may be in the middle of an answer: another session is used.
-    """
+def released(agent: Agent, release: Request[Done]) -> Iterator[None]:
+    """After the block, have a host delete what it holds for a fetch. Raises HostError, unless the
+    fetch has failed."""
     try:
         yield
     except BaseException:
         with suppress(HostError):
             agent.ask(release)
         raise
+    agent.ask(release)
 
 
 def pull_limit(announced: int) -> int:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.hosts import parallel
-from tfdeploy.hosts.pipeline import run_alone
 from tfdeploy.planning import launch
 from tfdeploy.results.checkpoints import validate_checkpoints
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S, announced, check_free_space
@@ -208,7 +207,7 @@ def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
     agent = fleet.agents.get(chief.host)
     if agent:
         with exclusive(old), disk_errors(agent):
-            run_alone(agent, lambda pipeline: fetch_outputs(pipeline, old, chief))
+            fetch_outputs(agent, old, chief)
 
 
 def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
@@ -219,7 +218,7 @@ def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
         newer = [unit for unit in units if is_safe(unit) and not is_in_or_newer(unit, folder)]
         incoming = old.open() / f".incoming-outputs-{agent.host}"
         task = {**request, "task": REPLICAS}
-        run_alone(agent, lambda pipe: fetch_units(pipe, task, newer, incoming, folder))
+        fetch_units(agent, task, newer, incoming, folder)
 
 
 def _units_on_controller(old: Run, new: Run, folder: OwnFolder) -> Iterator[Unit]:

@@ -22,7 +22,7 @@ from tfdeploy.results.run_folder import (
 )
 from tfdeploy.results.units import fetch_units, is_in, is_safe, local_path, parse_units
 from tfdeploy.shared import state_file
-from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutputs
+from tfdeploy.shared.protocol.outputs import ListOutputs, TaskOutputs
 from tfdeploy.shared.units import SET, Unit
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipeline import Pipeline, Steps
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -135,17 +134,14 @@ class Outputs:
 
 
 def fetch_outputs(
-    pipeline: Pipeline,
+    agent: Agent,
     run: Run,
     placement: Placement,
     keeps: Callable[[str], bool] = lambda path: True,
-) -> Steps[Outputs]:
+) -> Outputs:
     """Fetch what one task wrote, without the paths that `keeps` refuses. Raises as `FileFetch`
     does, and OSError."""
-    agent = pipeline.agent
-    listed = pipeline.send(_listing(run, placement), HOLD_TIMEOUT_S)
-    yield
-    answer = listed.answer()
+    answer = list_outputs(agent, run, placement)
     dest = outputs_folder(run, placement)
     units = [unit for unit in parse_units(agent, answer.outputs) if keeps(unit.path)]
     selected, skipped = _select(run, placement, units)
@@ -156,8 +152,7 @@ def fetch_outputs(
     missing = [unit for unit in selected if unit.path not in here]
     incoming = run.open() / f".incoming-outputs-{placement.task.file_name}"
     request = task_request(run, placement)
-    held = posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS)
-    fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, held)
+    fetched, broken = fetch_units(agent, request, missing, incoming, dest)
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
     sizes = {unit.path: unit.size for unit in units}
     return replace(
@@ -191,11 +186,7 @@ def _as_outputs(task: str, dest: OwnFolder, units: Sequence[Unit]) -> tuple[Outp
 
 def list_outputs(agent: Agent, run: Run, placement: Placement) -> TaskOutputs:
     """Return the host's answer to `outputs`."""
-    return agent.ask(_listing(run, placement), HOLD_TIMEOUT_S)
-
-
-def _listing(run: Run, placement: Placement) -> ListOutputs:
-    return ListOutputs(**task_request(run, placement))
+    return agent.ask(ListOutputs(**task_request(run, placement)), HOLD_TIMEOUT_S)
 
 
 def remove_output(run: Run, output: Output) -> None:

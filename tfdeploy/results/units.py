@@ -17,7 +17,7 @@ from tfdeploy.results.fetch import (
     check_free_space,
     is_safe_path,
     pull_limit,
-    released_on_failure,
+    released,
 )
 from tfdeploy.results.held_files import HeldFiles
 from tfdeploy.results.run_folder import install
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipeline import Pipeline, Steps
 
 
 def is_safe(unit: Unit) -> bool:
@@ -69,45 +68,33 @@ def local_path(path: str) -> str:
 
 
 def fetch_units(
-    pipeline: Pipeline,
+    agent: Agent,
     request: dict[str, str],
     units: Sequence[Unit],
     incoming: OwnFolder,
     dest: OwnFolder,
-    held: str = "",
-) -> Steps[tuple[list[Unit], dict[str, str]]]:
+) -> tuple[list[Unit], dict[str, str]]:
     """Fetch units into `dest`, by way of the folder `incoming`.
 
-    `request` names the project, the run and the task; `held` is the folder in which the host will
-    hold them, if it is known before the host has answered. Return the units that arrived, and for
-    each other unit, by its path, why it did not. Raises as `FileFetch` does, and OSError.
+    `request` names the project, the run and the task. Return the units that arrived, and for each
+    other unit, by its path, why it did not. Raises as `FileFetch` does, and OSError.
     """
     if not units:
         return [], {}
     incoming = incoming.within(announced(sum(unit.size for unit in units)))
-    let_go, files = LetGo(**request), HeldFiles(pipeline.agent, incoming)
-    with released_on_failure(pipeline.agent, let_go):
-        _prepare(pipeline.agent, incoming, units)
+    files = HeldFiles(agent, incoming)
+    with released(agent, LetGo(**request)):
+        _prepare(agent, incoming, units)
         listed = [UnitToHold(unit.path, unit.kind, [*unit.files]) for unit in units]
-        hold = pipeline.send(HoldUnits(**request, units=listed), HOLD_TIMEOUT_S)
-        names = [local_path(path) for unit in units for path in unit.files]
-        is_small = 2 * sum(unit.size for unit in units) <= BULK  # also if they grow meanwhile
-        fetch = FileFetch(pipeline, held, incoming, names) if is_small and held else None
-        if fetch:
-            pipeline.send(let_go)
-        yield
-        with pipeline.agent.transfers.begin(pipeline.agent.host, note="reading its outputs"):
-            answer = hold.answer()
-        expected = _parse_hashes(pipeline.agent, answer, units)
-        if is_small:
-            (fetch or FileFetch(pipeline, answer.pin, incoming, [*expected])).receive()
+        with agent.transfers.begin(agent.host, note="reading its outputs"):
+            answer = agent.ask(HoldUnits(**request, units=listed), HOLD_TIMEOUT_S)
+        expected = _parse_hashes(agent, answer, units)
+        if sum(file.size for file in expected.values()) <= BULK:
+            FileFetch(agent, answer.pin, incoming, [*expected]).receive()
         else:
             files.complete(answer.pin, expected)
             listed_files = (file for unit in units for file in unit.files.items())
             files.set_times({local_path(path): mtime_ns for path, (_, mtime_ns) in listed_files})
-        if not fetch:
-            pipeline.send(let_go)
-            pipeline.flush()
     bad = {unit.path: unit.error for unit in answer.bad} | _damage(files, units, expected)
     arrived = [unit for unit in units if unit.path not in bad]
     for unit in arrived:

@@ -1,7 +1,7 @@
 """What the controller and the hosts both know: records, messages, and the formats of files.
 
 It is part of the agent, so it uses only the standard library of Python 3.8 and imports nothing else
-of tfdeploy. A module that takes more than a millisecond to load is imported where it is needed.
+of tfdeploy.
 """
 
 TYPE_CHECKING = False  # instead of typing's, because loading typing takes 3 ms

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-
-from . import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Iterator, Tuple
+from typing import Iterator, Tuple
 
 EVENTS = "events.out.tfevents."  # in the name of each event file
 # The length of a record below 4 GiB, its crc, and the first byte of an Event: field 1, 64 bits.

@@ -5,23 +5,19 @@ from __future__ import annotations
 
 import math
 import struct
-from collections import namedtuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple, Union
 
-from . import TYPE_CHECKING
 from .event_records import events, read_varint
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple, Union
 
-    class Point(NamedTuple):
-        step: int
-        time_s: float
-        value: Optional[float]
+class Point(NamedTuple):
+    """What was reported for a step. `time_s` is in seconds since the epoch, NaN if unknown; `value`
+    is None if only the step was reported."""
 
-else:
-    Point = namedtuple("Point", "step time_s value")
-    Point.__doc__ = """What was reported for a step. `time_s` is in seconds since the epoch, NaN if
-    unknown; `value` is None if only the step was reported."""
+    step: int
+    time_s: float
+    value: Optional[float]
+
 
 # The fields that are read. Others are skipped.
 WALL_TIME, STEP, SUMMARY, VALUE = 1, 2, 5, 1

@@ -4,16 +4,15 @@ through a folder, or remove it; recognize a full disk."""
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import shutil
 import stat
 from collections import deque
+from typing import Callable, Iterator, List
 
-from . import TYPE_CHECKING
+Shorten = Callable[[List[bytes]], List[bytes]]
 
-if TYPE_CHECKING:
-    from typing import Callable, Iterator, List
-
-    Shorten = Callable[[List[bytes]], List[bytes]]
 
 PRIVATE = 0o600
 CHUNK = 1 << 16
@@ -24,20 +23,9 @@ NO_SPACE = ("No space left on device", "Disk quota exceeded")
 
 
 def read_bytes(path: str) -> bytes:
-    """Return the content of a file. Raises OSError.
-
-    A file of /proc costs half as much to read as through a file object, and there are thousands.
-    """
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        parts: List[bytes] = []
-        while True:
-            part = os.read(descriptor, CHUNK)
-            if not part:
-                return b"".join(parts)
-            parts.append(part)
-    finally:
-        os.close(descriptor)
+    """Return the content of a file. Raises OSError."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 def read_end(path: str, size: int) -> bytes:
@@ -67,7 +55,21 @@ def replace_file(path: str, content: bytes, mode: int = 0o666, fresh: str = "") 
         raise
 
 
-def append_line(path: str, line: bytes, max_bytes: int, shorten: Shorten) -> bool:
+def newest_half(lines: List[bytes]) -> List[bytes]:
+    """Return the newest lines, together at most half of the bytes. Pure."""
+    left, kept = sum(map(len, lines)) // 2, len(lines)
+    while kept and len(lines[kept - 1]) <= left:
+        kept -= 1
+        left -= len(lines[kept])
+    return lines[kept:]
+
+
+def every_second(lines: List[bytes]) -> List[bytes]:
+    """Halve the resolution: the whole time that the lines cover stays covered. Pure."""
+    return lines[::2]
+
+
+def append_line(path: str, line: bytes, max_bytes: int, shorten: Shorten = newest_half) -> bool:
     """Append a line, which ends with a newline; only this user can read the file.
 
     If the file would exceed `max_bytes`, first keep only what `shorten` returns of its lines, about
@@ -109,8 +111,6 @@ def move_file(source: str, target: str) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        import shutil  # as in remove_folder
-
         fresh = temporary_name(target)
         shutil.copy2(source, fresh)
         os.replace(fresh, target)
@@ -136,8 +136,6 @@ def link_or_copy(source: str, target: str) -> None:
     except FileNotFoundError:
         raise
     except OSError:  # a file system without hard links
-        import shutil  # as in remove_folder
-
         shutil.copy2(source, target)
 
 
@@ -157,8 +155,6 @@ def walk(folder: str, excluded: str = "") -> Iterator[os.DirEntry[str]]:
 
 def remove_folder(folder: str) -> None:
     """Remove a folder with its content; ignore errors."""
-    import shutil  # costs 2 ms, and neither `follow` nor most supervisors need it
-
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -172,8 +168,6 @@ def remove_file(path: str) -> None:
 
 def sha256(path: str) -> str:
     """Return the hash of a file's content in hex. Raises OSError."""
-    import hashlib  # costs 2 ms, and most requests need none
-
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(BLOCK), b""):

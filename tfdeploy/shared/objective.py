@@ -11,8 +11,8 @@ import json
 import os
 import re
 from itertools import islice
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from . import TYPE_CHECKING
 from .event_records import EVENTS
 from .event_scalars import read_scalars
 from .filesystem import open_regular, walk
@@ -20,10 +20,8 @@ from .log_patterns import EPOCH, ESCAPE, STEP
 from .trials import is_number
 from .units import MAX_ENTRIES
 
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+Points = Dict[int, float]
 
-    Points = Dict[int, float]
 
 MAX_FILE_BYTES = 64 << 20
 MAX_NAMES = 12

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import signal
+from typing import Callable, Literal, Optional, Set, Union
 
-from . import TYPE_CHECKING
-from .records import STOPPED, SUCCEEDED
+from .records import STOPPED, SUCCEEDED, TaskReport, TaskState
 
-if TYPE_CHECKING:
-    from typing import Callable, Literal, Optional, Set, Union
+Ended = Union[TaskReport, TaskState]
+Result = Literal["succeeded", "ended", "stopped", "failed"]
 
-    from .records import TaskReport, TaskState
-
-    Ended = Union[TaskReport, TaskState]
-    Result = Literal["succeeded", "ended", "stopped", "failed"]
 
 IDLE_KEY = "idle_gpu_stop_s"
 SIGTERM_EXIT = 143  # 128 + 15, as a shell shows it: a command stopped the run

@@ -6,12 +6,10 @@ Nothing is said without a figure, and no figure is called a cause.
 
 from __future__ import annotations
 
-from . import TYPE_CHECKING
+from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+
 from .protocol.record import Record, field, replace
 from .records import Pace
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
 WINDOW_S = 300.0
 SLACK_S = 45.0  # a line comes every 30 s
@@ -182,6 +180,5 @@ def gpu_problems(own: TaskPace, tasks: List[TaskPace]) -> Dict[str, None]:
 
 
 def _median(values: List[float]) -> float:
-    from statistics import median  # loads random and fractions: few status commands need it
-
-    return median(values)
+    ordered, middle = sorted(values), len(values) // 2
+    return (ordered[middle] + ordered[~middle]) / 2

@@ -5,11 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-
-from . import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any, BinaryIO, Iterator, Tuple
+from typing import Any, BinaryIO, Iterator, Tuple
 
 FRAME = struct.Struct("!IQ")  # position, length in bytes
 BLOCK = 1 << 18

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from typing import Callable, Dict, List, NoReturn, Optional, Sequence, TypeVar
 
-from . import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Callable, Dict, List, NoReturn, Optional, Sequence, TypeVar
-
-    Item = TypeVar("Item")
-    Result = TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def each(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Type, TypeVar, Union
 
-from . import TYPE_CHECKING, filesystem
-from .protocol.record import Record, field, field_types, replace
-from .protocol.record import to_json as plain
+from . import filesystem
+from .protocol.message import parse
+from .protocol.record import Record, field, replace
+from .protocol.record import to_json as to_json
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Optional, Sequence, Type, TypeVar, Union
+R = TypeVar("R")
 
-    R = TypeVar("R")
 
 QUEUED = "QUEUED"
 STARTING = "STARTING"
@@ -97,8 +98,6 @@ class HeartbeatSettings(Record):
 
     def secret_of(self, task: str) -> str:
         """Return a task's secret; these settings must be the chief's."""
-        import hmac  # loads OpenSSL, and few calls need it
-
         if task == self.chief:
             return self.secret
         return hmac.new(self.secret.encode(), task.encode(), "sha256").hexdigest()
@@ -233,8 +232,8 @@ class Launch(Record):
     linger_s: Optional[float]
     max_duration_s: Optional[float]
     log_limit_bytes: int
-    policy: Policy = field(kind=Policy)
-    heartbeat: HeartbeatSettings = field(kind=HeartbeatSettings)
+    policy: Policy
+    heartbeat: HeartbeatSettings
     data: Dict[str, str] = field(default_factory=dict)
     files: Dict[str, str] = field(default_factory=dict)
     links: Dict[str, str] = field(default_factory=dict)
@@ -242,14 +241,14 @@ class Launch(Record):
     name: str = ""
     network: str = OPEN
     secrets: Dict[str, str] = field(default_factory=dict)
-    outputs: OutputSelection = field(default_factory=OutputSelection, kind=OutputSelection)
+    outputs: OutputSelection = field(default_factory=OutputSelection)
     environment: str = ""
-    notify: Notification = field(default_factory=Notification, kind=Notification)
+    notify: Notification = field(default_factory=Notification)
     age_s: float = 0.0
     master_port: Optional[int] = None
     gpu_choice: List[int] = field(default_factory=list)
     gpus_shared: bool = False
-    trials: TrialSettings = field(default_factory=TrialSettings, kind=TrialSettings)
+    trials: TrialSettings = field(default_factory=TrialSettings)
     submitted: int = 0
     priority: int = 0
     waits_for: List[str] = field(default_factory=list)
@@ -453,21 +452,6 @@ class TaskReport(Record):
     """The seconds after which max_duration_s ends it at the latest; null without that limit."""
 
 
-def to_json(record: Record) -> Dict[str, Any]:
-    data: Dict[str, Any] = plain(record)
-    return data
-
-
-def from_json(kind: Type[R], data: Dict[str, Any]) -> R:
-    """Read a record, ignoring fields that a newer version may have added."""
-    values = {}
-    for name in field_types(kind):
-        if name in data:
-            nested = getattr(getattr(kind, name, None), "kind", None)
-            values[name] = from_json(nested, data[name]) if nested else data[name]
-    return kind(**values)
-
-
 def write(path: str, data: Any, mode: int = 0o666) -> None:
     """Write JSON so that a reader sees the old or the new content, never a part.
 
@@ -494,8 +478,8 @@ def _overwrite(path: str, text: bytes) -> None:
 
 
 def load(kind: Type[R], path: str) -> R:
-    """Read a record from a file. Raises OSError, or ValueError for invalid JSON."""
-    return from_json(kind, read(path))
+    """Read a record from a file. Raises OSError, or ValueError if the file does not have it."""
+    return parse(kind, read(path))
 
 
 def read(path: str) -> Any:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Iterable, List, Optional, Tuple
 
-from . import TYPE_CHECKING, filesystem
-
-if TYPE_CHECKING:
-    from typing import Iterable, List, Optional, Tuple
+from . import filesystem
 
 STATE = "checkpoint"
 MAX_CHARACTERS = 1 << 24  # another program's file of this name may be its whole model

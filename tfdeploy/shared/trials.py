@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any, Dict, Iterable, List, Optional
 
-from . import TYPE_CHECKING
 from .protocol.message import MOST, Message, parse_lines
 from .protocol.record import Record, field, to_json
-
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Optional
 
 RUNNING, SUCCEEDED, FAILED = "RUNNING", "SUCCEEDED", "FAILED"
 BAD = "BAD"  # ended, because others were better

@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from typing import Dict, Iterator, List, Set, Tuple
 
-from . import TYPE_CHECKING, state_file
+from . import state_file
 from .protocol.outputs import OutputUnit
 from .protocol.record import Record
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Set, Tuple
 
 MAX_ENTRIES = 200_000  # of all folders that are looked through for one task
 FILE, SET, SAVED_MODEL, FOLDER, ANY = "file", "set", "saved_model", "folder", "any"

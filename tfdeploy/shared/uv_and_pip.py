@@ -6,11 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-
-from . import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Mapping
+from typing import Callable, Dict, List, Mapping
 
 MAX_LINES = 60
 MAX_LINE = 500  # characters

@@ -85,12 +85,8 @@ class Transport(Protocol):
         """Run a command to its end. Raises CommandTimedOut after `timeout_s`."""
         ...
 
-    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> Stream:
-        """Start a command; its standard input stays open until `close`.
-
-        If it is `repeatable`, what was sent before its first output may be sent once more to
-        another process of it, because a connection that was kept open turned out to be lost.
-        """
+    def stream(self, argv: Sequence[str]) -> Stream:
+        """Start a command; its standard input stays open until `close`."""
         ...
 
     def push(

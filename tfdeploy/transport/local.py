@@ -31,7 +31,7 @@ class LocalTransport:
         with closing(ProcessStream(self.host, argv, argv[0])) as process:
             return process.finish(stdin, timeout_s)
 
-    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> ProcessStream:
+    def stream(self, argv: Sequence[str]) -> ProcessStream:
         return ProcessStream(self.host, argv, argv[0], patience_s=PATIENCE_S)
 
     def push(

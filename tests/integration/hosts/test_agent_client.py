@@ -352,33 +352,6 @@ def test_a_finished_stream_returns_its_process(home, monkeypatch):
     assert here.ask(OFFER).present is False
 
 
-@pytest.mark.parametrize("lives", [True, False], ids=["followed", "ended by itself"])
-def test_a_stream_may_end_with_the_answer_to_the_next_request(home, lives):
-    """Its process answers both, also if the stream has ended while the request was sent."""
-    here = agent()
-    here.ask(OFFER)
-    with task_lock(home) as lock:
-        if lives:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        stream = here.stream(Follow("p", "r", ["ps:0"], logs=False, lines=None, forever=True))
-        assert isinstance(stream.open(), StateChange)
-        stream.finish_with(OFFER)
-        assert list(stream) == []
-    assert stream.next_answer.present is False
-    assert len(here._idle) == 1
-    assert here.ask(OFFER).present is False
-
-
-def test_a_request_for_the_end_of_a_stream_that_has_ended_is_not_sent(home):
-    here = agent()
-    here.ask(OFFER)
-    stream = here.stream(FOLLOW)
-    assert list(stream) == []
-    stream.finish_with(OFFER)
-    assert stream.next_answer is None
-    assert here.ask(OFFER).present is False
-
-
 def follow_until_finished(here):
     stream = here.stream(Follow("p", "r", ["ps:0"], logs=True, lines=None, forever=True))
     answers = iter(stream)

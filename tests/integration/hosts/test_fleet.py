@@ -6,38 +6,7 @@ import signal
 import sys
 from contextlib import contextmanager
 
-import pytest
-from support.builders import make_inventory, start_python
-
-from tfdeploy.hosts import fleet
-from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.shared.protocol.releases import FindRelease
-
-# Outcomes
-
-
-@pytest.mark.parametrize(("connections", "processes"), [(2, 0), (1, 2)])
-def test_with_few_descriptors_connections_are_closed_after_each_use(
-    home, monkeypatch, connections, processes
-):
-    """An agent answers all requests of a connection, unless the connection is closed."""
-    monkeypatch.setattr(fleet, "MANY_HOSTS", 0)
-    monkeypatch.setattr(fleet, "max_connections", lambda: connections)
-    started, counting = home / "started", home / "python"
-    counting.write_text(f'#!/bin/sh\necho >> {started}\nexec {sys.executable} "$@"\n')
-    counting.chmod(0o755)
-    lines = f'[hosts.here]\ntransport = "local"\nworkers = 1\npython = "{counting}"'
-    with Fleet(make_inventory(lines)) as one:
-        one.each(["here"], offer)  # sends the agent
-        started.write_text("")
-        for _ in range(2):
-            assert one.each(["here"], offer) == {"here": False}
-    assert len(started.read_text()) == processes
-
-
-def offer(agent):
-    return agent.ask(FindRelease("p", "f00d")).present
-
+from support.builders import start_python
 
 # Ctrl-C. It interrupts the main thread of another process, as in a terminal.
 

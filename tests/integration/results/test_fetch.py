@@ -13,12 +13,10 @@ from support.builders import make_inventory
 from tfdeploy.errors import AgentError
 from tfdeploy.folders.own_folder import Budget, OwnFolder
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.hosts.pipeline import Pipeline
 from tfdeploy.results import fetch as fetch_module
 from tfdeploy.results.checkpoints import validate_checkpoints
 from tfdeploy.results.fetch import BULK, FileFetch, GrowingFetch
 from tfdeploy.shared.protocol.outputs import HashedFile, HeldCheckpoint
-from tfdeploy.shared.protocol.reports import Piece
 from tfdeploy.transport.local import LocalTransport
 
 FILES = ["a.log", "sub/b"]
@@ -44,8 +42,7 @@ def source(tmp_path):
 def fetch(agent, source, folder, files=FILES, kind=FileFetch):
     """Fetch files; return the names of those that did not come."""
     dest = OwnFolder.named(folder)
-    with Pipeline(agent) as pipeline:
-        return kind(pipeline, os.fspath(source), dest, files).receive()
+    return kind(agent, os.fspath(source), dest, files).receive()
 
 
 def test_small_files_come_over_the_session_with_their_times(agent, source, tmp_path):
@@ -113,25 +110,22 @@ def test_a_file_that_is_too_large_does_not_come(agent, source, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("step", [1, 2])  # each piece has two bytes
-def test_a_host_can_not_have_a_file_written_once_for_each_byte(agent, source, tmp_path, step):
+def test_a_host_can_not_have_a_file_written_once_for_each_byte(agent, tmp_path, step, monkeypatch):
     dest = OwnFolder.named(tmp_path / "dest")
     data = base64.b64encode(zlib.compress(b"xy")).decode()
-    with Pipeline(agent) as pipeline:
-        fetched = GrowingFetch(pipeline, os.fspath(source), dest, ["a.log"])
-        pieces = [Piece("a.log", 1, begin, data) for begin in range(0, 9, step)]
-        fetched._reply = SimpleNamespace(answers=lambda: pieces)
-        with pytest.raises(AgentError, match="twice, or not in order"):
-            fetched.receive()
+    answering(
+        agent, monkeypatch, *({**ANSWER, "begin": n, "data": data} for n in range(0, 9, step))
+    )
+    with pytest.raises(AgentError, match="twice, or not in order"):
+        GrowingFetch(agent, "/source", dest, ["a.log"]).receive()
 
 
 def test_a_growing_file_comes_within_the_budget(agent, source, tmp_path):
     (source / "a.log").write_bytes(os.urandom(3 * BULK))
     dest = OwnFolder.named(tmp_path / "dest")
     for budget, missing in ((3 * BULK - 1, ["a.log"]), (3 * BULK, [])):
-        with Pipeline(agent) as pipeline:
-            within = dest.within(Budget(budget))
-            fetched = GrowingFetch(pipeline, os.fspath(source), within, ["a.log"])
-            assert fetched.receive() == missing
+        fetched = GrowingFetch(agent, os.fspath(source), dest.within(Budget(budget)), ["a.log"])
+        assert fetched.receive() == missing
     assert (dest.path / "a.log").read_bytes() == (source / "a.log").read_bytes()
 
 
@@ -180,24 +174,28 @@ ANSWER = {"path": "a.log", "mtime_ns": 1, "begin": 0, "data": packed(b"x")}
 )  # fmt: skip
 def test_an_invalid_answer_writes_nothing(agent, tmp_path, change, monkeypatch):
     answer = {**ANSWER, **change}
-    session = SimpleNamespace(close=lambda: None)
+    session = SimpleNamespace(answer_bytes=0, close=lambda: None)
     monkeypatch.setattr(agent, "begin", lambda *request: (session, answer))
-    with pytest.raises(AgentError), Pipeline(agent) as pipeline:
-        FileFetch(pipeline, "/source", OwnFolder.at(tmp_path) / "dest", ["a.log"]).receive()
+    with pytest.raises(AgentError):
+        FileFetch(agent, "/source", OwnFolder.at(tmp_path) / "dest", ["a.log"]).receive()
     assert not (tmp_path / "dest").exists()
 
 
 def test_a_host_that_sends_a_piece_again_and_again_is_refused(agent, tmp_path, monkeypatch):
-    session = SimpleNamespace(close=lambda: None, answer=lambda timeout_s, max_bytes: ANSWER)
+    session = SimpleNamespace(
+        answer_bytes=0, close=lambda: None, answer=lambda timeout_s, max_bytes: ANSWER
+    )
     monkeypatch.setattr(agent, "begin", lambda *request: (session, ANSWER))
-    with pytest.raises(AgentError, match="twice"), Pipeline(agent) as pipeline:
-        FileFetch(pipeline, "/source", OwnFolder.at(tmp_path) / "dest", ["a.log"]).receive()
+    with pytest.raises(AgentError, match="twice"):
+        FileFetch(agent, "/source", OwnFolder.at(tmp_path) / "dest", ["a.log"]).receive()
 
 
 def answering(agent, monkeypatch, *pieces):
     """Have the host send these pieces, whatever it is asked for."""
     answers = iter([*pieces, {"end": True}])
-    session = SimpleNamespace(close=lambda: None, answer=lambda *limits: next(answers))
+    session = SimpleNamespace(
+        answer_bytes=0, close=lambda: None, answer=lambda *limits: next(answers)
+    )
     monkeypatch.setattr(agent, "begin", lambda *request: (session, next(answers)))
 
 
@@ -208,8 +206,8 @@ def test_a_piece_continues_no_file_that_the_link_names(agent, tmp_path, monkeypa
     dest.make()
     (dest.path / "a.log").symlink_to(tmp_path / "mine")
     answering(agent, monkeypatch, {**ANSWER, "begin": 3})
-    with pytest.raises(OSError, match="it is a link"), Pipeline(agent) as pipeline:
-        FileFetch(pipeline, "/source", dest, ["a.log"]).receive()
+    with pytest.raises(OSError, match="it is a link"):
+        FileFetch(agent, "/source", dest, ["a.log"]).receive()
     assert (tmp_path / "mine").read_text() == "my own\n"
 
 
@@ -218,8 +216,8 @@ def test_a_host_that_sends_more_than_the_budget_is_refused(agent, tmp_path, monk
     pieces = [{**ANSWER, "begin": n * size, "data": packed(bytes(size))} for n in range(50)]
     answering(agent, monkeypatch, *pieces)
     dest = (OwnFolder.at(tmp_path) / "dest").within(Budget(size + 20))
-    with pytest.raises(OSError, match="more bytes"), Pipeline(agent) as pipeline:
-        FileFetch(pipeline, "/source", dest, ["a.log"]).receive()
+    with pytest.raises(OSError, match="more bytes"):
+        FileFetch(agent, "/source", dest, ["a.log"]).receive()
     assert (tmp_path / "dest/a.log").stat().st_size <= size + 20
 
 
@@ -232,4 +230,4 @@ def test_an_unsafe_file_name_from_a_host_is_refused(name, tmp_path):
         with pytest.raises(AgentError, match="refused"):
             validate_checkpoints(SimpleNamespace(host="one"), [found])
     with pytest.raises(AgentError, match="refused"):
-        FileFetch(Pipeline(SimpleNamespace(host="one")), "/", tmp_path, [name])
+        FileFetch(SimpleNamespace(host="one"), "/", tmp_path, [name])

@@ -20,7 +20,6 @@ from tfdeploy.errors import TransferFailed
 from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.hosts.pipeline import Pipeline, run_alone
 from tfdeploy.results import checkpoints
 from tfdeploy.results import fetch as files
 from tfdeploy.results.held_files import HeldFiles
@@ -92,7 +91,7 @@ def test_checkpoints_arrive_from_an_agent_of_any_version(
     save_good(saves, 1)
     save_good(saves, 2, shards=2, keep=[1])
     for _ in range(2):
-        result = run_alone(agent, lambda pipeline: checkpoints.fetch_checkpoints(pipeline, run))
+        result = checkpoints.fetch_checkpoints(agent, run)
         [fetched] = result.checkpoints
         assert fetched.name == "model.ckpt-2"
     arrived = {file.name for file in (run.folder / "checkpoints").iterdir()}
@@ -104,12 +103,11 @@ def test_checkpoints_arrive_from_an_agent_of_any_version(
 def test_what_an_agent_holds_is_released_when_its_connection_is_lost(home, run, saves):
     agent = make_agent()
     save_good(saves, 1)
-    with suppress(ConnectionError), Pipeline(agent) as pipeline:
-        *_, answer = pipeline.send(Pin(*TASK, every=False)).answers()
-        for file in saves.glob("model.ckpt-1.*"):
-            file.unlink()
-        assert Path(answer.pin, "model.ckpt-1.index").read_text() == "index 1"
-        raise ConnectionError
+    *_, answer = agent.stream(Pin(*TASK, every=False))
+    for file in saves.glob("model.ckpt-1.*"):
+        file.unlink()
+    assert Path(answer.pin, "model.ckpt-1.index").read_text() == "index 1"
+    agent.close()
     until(lambda: not held_by_agents(saves).exists(), "the agent's exit")
 
 
@@ -121,7 +119,7 @@ def test_a_part_of_another_checkpoint_of_this_name_is_not_continued(home, run, s
     incoming = run.folder / ".incoming"
     incoming.mkdir(parents=True)
     (incoming / "model.ckpt-2.data-00000-of-00001").write_text("old")
-    run_alone(agent, lambda pipeline: checkpoints.fetch_checkpoints(pipeline, run))
+    checkpoints.fetch_checkpoints(agent, run)
     for file in saves.glob("model.ckpt-2.*"):
         arrived = run.folder / "checkpoints" / file.name
         assert arrived.read_bytes() == file.read_bytes()
@@ -146,7 +144,7 @@ def test_a_file_that_arrives_with_other_content_is_refused_and_named(home, run, 
     agent = make_agent(transport=LyingTransport)
     save_good(saves, 1)
     with pytest.raises(TransferFailed, match=r"model.ckpt-1.* arrived with content that differs"):
-        run_alone(agent, lambda pipeline: checkpoints.fetch_checkpoints(pipeline, run))
+        checkpoints.fetch_checkpoints(agent, run)
     assert not [*(run.folder / "checkpoints").iterdir()]
     until(lambda: not held_by_agents(saves).exists(), "the agent's exit")
     agent.close()
@@ -200,9 +198,8 @@ def test_the_early_fetch_of_a_bad_checkpoint_ends_before_another_is_fetched(home
     files = [HashedFile("good.index", 1, "ab"), HashedFile("good.data-00000-of-00001", 1, "ab")]
     good = HeldCheckpoint("good", 1, verified=True, files=files)
     pinned = Pinned(checkpoint_dir="", pin=str(tmp_path), checkpoints=[good], bad=[])
-    with Pipeline(agent) as pipeline:
-        arriving = checkpoints.Arrival(pipeline, run, pinned, early)
-        with pytest.raises(TransferFailed, match="not wanted"):
-            early.wait()
-        arriving.receive()
+    arriving = checkpoints.Arrival(agent, run, pinned, early)
+    with pytest.raises(TransferFailed, match="not wanted"):
+        early.wait()
+    arriving.receive()
     agent.close()

@@ -21,16 +21,15 @@ from tfdeploy.shared.protocol.outputs import HashedFile, HeldUnit, HeldUnits
 from tfdeploy.shared.units import Unit
 from tfdeploy.transport.local import LocalTransport
 
-CONTENT = bytes(BULK)
+SIZE = BULK + 1  # it comes over a connection of its own
+CONTENT = bytes(SIZE)
 TASK = {"project": "p", "run": "r", "task": "worker:0"}
 
 
 @pytest.fixture
 def agent():
     transport = LocalTransport("h")
-    return SimpleNamespace(
-        host="h", transport=transport, transfers=Transfers(), ask=lambda request: None
-    )
+    return SimpleNamespace(host="h", transport=transport, transfers=Transfers())
 
 
 @pytest.fixture
@@ -41,20 +40,13 @@ def fetch(agent, tmp_path):
     held.mkdir()
     (held / "model").write_bytes(CONTENT)
 
-    def run(size=BULK, listed=BULK):
+    def run(size=SIZE, listed=SIZE):
         files = [HashedFile("model", size, hashlib.sha256(CONTENT).hexdigest())]
         answer = HeldUnits(str(held), [HeldUnit("model", files)], [])
-        reply = SimpleNamespace(answer=lambda: answer)
-        pipeline = SimpleNamespace(
-            agent=agent, send=lambda request, timeout_s=0.0: reply, flush=lambda: None
-        )
+        agent.ask = lambda request, timeout_s=0.0: answer
         unit = Unit("model", "file", {"model": (listed, 1)})
         folder = OwnFolder.at(tmp_path)
-        steps = fetch_units(pipeline, TASK, [unit], folder / "incoming", folder / "dest")
-        next(steps)
-        with pytest.raises(StopIteration) as end:
-            next(steps)
-        return end.value.value
+        return fetch_units(agent, TASK, [unit], folder / "incoming", folder / "dest")
 
     return run
 
@@ -68,8 +60,8 @@ def test_a_file_takes_the_place_of_a_folder_that_an_interrupted_fetch_left(fetch
 
 
 def test_a_file_that_grew_after_it_was_listed_has_the_size_that_arrived(fetch):
-    arrived, _ = fetch(listed=BULK - 1)
-    assert [unit.size for unit in arrived] == [BULK]
+    arrived, _ = fetch(listed=SIZE - 1)
+    assert [unit.size for unit in arrived] == [SIZE]
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 40])

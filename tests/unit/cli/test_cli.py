@@ -85,24 +85,15 @@ def test_every_command_has_help(tfdeploy, command):
     assert "--hosts" in out
 
 
-@pytest.mark.parametrize("command", ["plan", "push", "start", "run", "runs", "prune"])
+@pytest.mark.parametrize("command", ["plan", "push", "start", "run", "runs", "prune", "status",
+                                     "logs", "stop", "collect", "resume"])  # fmt: skip
 def test_a_missing_hosts_file_is_refused_with_a_hint(tfdeploy, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     assert tfdeploy(command) == (
         2,
         "",
         "error: hosts.toml: there is no such file\n"
-        "  tfdeploy init writes one; or pass --hosts FILE\n",
-    )
-
-
-@pytest.mark.parametrize("command", ["status", "logs", "stop", "collect", "resume"])
-def test_a_run_without_its_hosts_file_is_refused(tfdeploy, tmp_path, monkeypatch, command):
-    monkeypatch.chdir(tmp_path)
-    assert tfdeploy(command) == (
-        2,
-        "",
-        "error: hosts.toml: there is no such file\n  pass --hosts FILE, or change to its folder\n",
+        "  pass --hosts FILE, or change to its folder; tfdeploy init writes a new one\n",
     )
 
 
@@ -276,7 +267,10 @@ def test_a_folder_below_hosts_toml_gives_the_same_plan(tfdeploy, folder, monkeyp
     monkeypatch.chdir(folder / "deep")
     assert tfdeploy("plan") == printed
     monkeypatch.setenv("TFDEPLOY_HOSTS", "hosts.toml")
-    assert tfdeploy("plan")[0] == 2
+    for command in ("plan", "status"):
+        code, out, err = tfdeploy(command)
+        assert (code, out) == (2, "")
+        assert "hosts.toml (named by TFDEPLOY_HOSTS): there is no such file" in err
     monkeypatch.delenv("TFDEPLOY_HOSTS")
     assert tfdeploy("plan", "--hosts", "hosts.toml")[0] == 2
 

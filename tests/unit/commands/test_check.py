@@ -16,7 +16,7 @@ from tfdeploy.shared.protocol.preflight import OpenPorts, SurveyAnswer
 
 FACTS = {
     **{"version": "3.11.7", "imports": {}, "gpus": {}, "rsync": "", "here": ""},
-    **{"free_bytes": 0, "hindrances": [], "time": 0.0},
+    **{"free_bytes": 0, "hindrances": [], "times": [0.0, 0.0]},
     **{"driver": "", "unbuilt": False},
 }
 
@@ -24,7 +24,7 @@ FACTS = {
 @pytest.mark.parametrize(
     "change",
     [
-        *({"time": value} for value in ("x", math.inf, math.nan, None)),
+        *({"times": [0.0, value]} for value in ("x", math.inf, math.nan, None)),
         *({"free_bytes": value} for value in ("x", math.inf, None)),
         *({"gpus": value} for value in ([], {"x": 1}, 3)),
         *({"imports": value} for value in ([], {"tensorflow": {"gpus": "x"}}, 3)),
@@ -55,7 +55,7 @@ def test_hosts_with_other_libraries_than_most_are_noted():
         python = "3.11.2" if other else "3.12.1"
         found = {"version": "2.21.0", "python": python, "libraries": libraries}
         answer = parse(SurveyAnswer, {**FACTS, "imports": {"tensorflow": found}})
-        facts.append(parse_facts(name, answer, 0.0))
+        facts.append(parse_facts(name, answer, 0.0, 0.0))
     result = CheckResult(tuple(facts))
     _check_versions(result, make_inventory())
     assert [note.message for note in result.notes] == [
@@ -69,7 +69,7 @@ def test_another_tensorflow_of_a_spare_host_is_a_note():
         name: parse(SurveyAnswer, {**FACTS, "imports": {"tensorflow": {"version": version}}})
         for name, version in {"a": "2.15.0", "b": "2.16.0"}.items()
     }
-    result = CheckResult(tuple(parse_facts(name, each, 0.0) for name, each in answers.items()))
+    result = CheckResult(tuple(parse_facts(name, each, 0.0, 0.0) for name, each in answers.items()))
     _check_versions(result, make_inventory("[hosts.a]\nworkers = 1\n[hosts.b]\nspare = true"))
     assert result.errors == []
     assert [note.message.partition(":")[0] for note in result.notes] == [
@@ -78,15 +78,21 @@ def test_another_tensorflow_of_a_spare_host_is_a_note():
 
 
 @pytest.mark.parametrize(
-    ("ahead_s", "expected"),
+    ("ahead_s", "waits_s", "expected"),
     [
-        (3600.0, ["h: its clock is 1h 00m ahead of the controller's"]),
-        (-90.0, ["h: its clock is 1m 30s behind the controller's"]),
-        (2.0, []),
+        (3600.0, (0.0, 0.0), ["h: its clock is 1h 00m ahead of the controller's"]),
+        (-90.0, (0.0, 0.0), ["h: its clock is 1m 30s behind the controller's"]),
+        (-90.0, (10.0, 0.0), ["h: its clock is 1m 20s behind the controller's"]),
+        (2.0, (0.0, 0.0), []),
+        (0.0, (0.0, 9.0), []),  # a busy controller reads the answer late
+        (0.0, (9.0, 0.0), []),  # a host is slow to connect
     ],
 )
-def test_a_wrong_clock_is_noted(ahead_s, expected):
-    found = _wrong_clock(parse_facts("h", parse(SurveyAnswer, FACTS | {"time": ahead_s}), 0.0))
+def test_a_clock_that_is_certainly_wrong_is_noted(ahead_s, waits_s, expected):
+    worked_s = 20.0
+    times = [ahead_s + waits_s[0], ahead_s + waits_s[0] + worked_s]
+    answer = parse(SurveyAnswer, FACTS | {"times": times})
+    found = _wrong_clock(parse_facts("h", answer, 0.0, worked_s + sum(waits_s)))
     assert [str(note).splitlines()[0] for note in found] == expected
 
 
@@ -95,5 +101,7 @@ def test_a_wrong_clock_is_noted(ahead_s, expected):
     [(10**9, ["h: only 1.0 GB are free on the disk of its directory"]), (2 * 10**9, [])],
 )
 def test_a_nearly_full_disk_is_noted(free, expected):
-    found = _full_disk(parse_facts("h", parse(SurveyAnswer, FACTS | {"free_bytes": free}), 0.0))
+    found = _full_disk(
+        parse_facts("h", parse(SurveyAnswer, FACTS | {"free_bytes": free}), 0.0, 0.0)
+    )
     assert [str(note).splitlines()[0] for note in found] == expected

@@ -19,7 +19,8 @@ def load_error(file):
 def test_the_hint_for_a_missing_file_says_how_to_create_one(tmp_path):
     file = tmp_path / "hosts.toml"
     assert load_error(file) == (
-        f"{file}: there is no such file\n  tfdeploy init writes one; or pass --hosts FILE"
+        f"{file}: there is no such file\n"
+        "  pass --hosts FILE, or change to its folder; tfdeploy init writes a new one"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from support.builders import make_run
@@ -40,6 +41,14 @@ def test_runs_of_different_projects_are_labelled_by_project(folder):  # noqa: F8
     assert [each.label for each in comparison.runs] == [ONE, TWO, "third"]
 
 
+def test_a_star_stands_for_all_runs_with_such_a_name(folder):  # noqa: F811
+    for run_id, name in ((ONE, "adam-1"), (TWO, "adam-2"), ("third", "sgd")):
+        collect_run(folder, run_id, [1.0])
+        runs.save(replace(runs.read_folder(folder / "runs" / run_id), name=name))
+    comparison = compare(folder, "adam-*")
+    assert [each.label for each in comparison.runs] == ["adam-1", "adam-2"]
+
+
 def test_two_runs_with_the_same_label_are_refused(folder):  # noqa: F811
     collect_run(folder, ONE, [1.0])
     message = f'2 runs have the label "{ONE}"\n  label them: LABEL=RUN'
@@ -48,10 +57,11 @@ def test_two_runs_with_the_same_label_are_refused(folder):  # noqa: F811
 
 def test_an_unknown_run_is_refused_with_the_newest_ones(folder):  # noqa: F811
     assert refusal(folder, "x") == (
-        'there is no run "x" in ~/runs, and no such folder\n  pass --hosts FILE'
+        'there is no run "x" in ~/runs, and no such folder\n'
+        "  it has no runs yet; start one: tfdeploy run, or tfdeploy start"
     )
     collect_run(folder, ONE, [1.0])
-    found = f'there is no run "nope" in ~/runs, and no such folder\n  its only run is {ONE}'
+    found = f'there is no run "nope" in ~/runs, and no such folder\n  its newest run is {ONE}'
     assert refusal(folder, ONE, "x=nope") == found
 
 

@@ -207,19 +207,7 @@ def test_one_point_has_no_speed(folder):
     assert math.isnan(compare(folder, ONE).runs[0].steps_per_s)
 
 
-# Repeated runs and the document
-
-
-def test_repeated_runs_are_one_line_with_their_median_and_range(folder, tfdeploy):  # noqa: F811
-    for run_id, last in ((ONE, 1.0), (TWO, 0.5), ("third", 0.75)):
-        collect_run(folder, run_id, [4.0, last])
-    [line] = compare(folder, f"all={ONE},{TWO},third", target=0.75, smooth=0).lines
-    assert (line.label, line.runs, line.points, line.reached) == ("all", 3, 6, 2)
-    assert (line.last.median, line.last.low, line.last.high) == (0.75, 0.5, 1.0)
-    words = ("compare", f"all={ONE},{TWO},third", "--target", "0.75", "--smooth", "0")
-    assert ["all", "3", "6", *["0.75 (0.5 to 1)"] * 2, "2 of 3, step 10"] in lines_of(
-        tfdeploy(*words)[1]
-    )
+# The document
 
 
 def test_the_document_has_null_for_nan_and_infinity(folder):

@@ -65,7 +65,6 @@ def folder(tmp_path, monkeypatch):
         (("--workers", "1", "--ps", ""), '--ps: found "", expected whole numbers from 0'),
         (("--workers", "1", "--seconds", "nan"), "Invalid value for '--seconds'"),
         (("--workers", "1", "--seconds", "inf"), "Invalid value for '--seconds'"),
-        (("--workers", "1", "--out", "."), "already exists and is not a sweep's folder"),
     ],
 )
 def test_invalid_options_are_refused(folder, tfdeploy, options, message):  # noqa: F811

@@ -8,11 +8,10 @@ import time
 import pytest
 from support.builders import eventually
 
-from tfdeploy.errors import CommandTimedOut, NotTrusted, TfdeployError, Unreachable
+from tfdeploy.errors import NotTrusted, TfdeployError
 from tfdeploy.hosts import following as following_module
 from tfdeploy.hosts.events import EVENT_BYTES, MAX_WAITING_BYTES, Listener
 from tfdeploy.hosts.following import Following, Subscription
-from tfdeploy.shared.protocol.preflight import FreePorts, Ports
 from tfdeploy.shared.protocol.reports import Follow, StateChange
 from tfdeploy.shared.records import TaskReport
 
@@ -117,60 +116,3 @@ def test_leaving_the_context_ends_every_thread():
     with following(200, lambda: None) as many:
         next(many.events())
     assert eventually(lambda: threading.active_count() <= before)
-
-
-class LastAnswer(Stream):
-    """A stream whose last answer is that to one more request, unless its agent hangs."""
-
-    def __init__(self, first=lambda: None, *, hangs=False):
-        super().__init__(first)
-        self._hangs, self.next_answer = hangs, None
-
-    def finish_with(self, request):
-        if not self._hangs:
-            self.next_answer = FreePorts([2222] * request.count)
-            self.finish()
-
-
-class Returning:
-    """An agent that was lost, and answers again just when `finishing` is set."""
-
-    def __init__(self, finishing):
-        self.host, self._finishing, self._attempts = "lost", finishing, 0
-
-    def stream(self, request, silence_s):
-        self._attempts += 1
-        if self._attempts == 1:
-            raise Unreachable(self.host, "no answer")
-        self._finishing.wait(60)
-        return LastAnswer()
-
-
-def follow_agents(*agents):
-    request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    return Following({agent: Subscription(request) for agent in agents})
-
-
-def test_a_host_that_hangs_does_not_hold_up_the_last_answers_of_the_others(monkeypatch):
-    monkeypatch.setattr(following_module, "FINISH_S", 2.0)
-    agents = [FakeAgent("well", None), FakeAgent("hung", None)]
-    for agent in agents:
-        stream = LastAnswer(hangs=agent.host == "hung")
-        monkeypatch.setattr(agent, "stream", lambda request, silence_s, stream=stream: stream)
-    with follow_agents(*agents) as two:
-        events = two.events(time.monotonic() + 60)
-        assert {next(events)[0] for _ in agents} == {"well", "hung"}
-        answers, errors = two.finish_with({"well": Ports(1), "hung": Ports(1)})
-    assert answers == {"well": FreePorts([2222])}
-    assert [(type(error), error.host) for error in errors] == [(CommandTimedOut, "hung")]
-
-
-def test_a_host_that_returns_while_the_streams_end_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(following_module, "RETRY_S", (0.0,))
-    monkeypatch.setattr(following_module, "FINISH_S", 5.0)
-    finishing = threading.Event()
-    with follow_agents(Returning(finishing)) as one:
-        one._finishing = finishing
-        host, error = next(one.events(time.monotonic() + 60))
-        assert isinstance(error, Unreachable)
-        assert one.finish_with({host: Ports(1)}) == ({}, [])

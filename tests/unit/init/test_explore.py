@@ -47,7 +47,9 @@ def test_a_path_that_hosts_toml_could_not_have_is_ignored(path):
 def test_an_import_that_is_only_slow_is_no_lack_of_the_framework(imported, expected):
     """As on a busy host: it has the version that is installed."""
     facts = MachineFacts(2, 10**9, {}, [], [PythonFound("python3", "3.11.2", ""), NEW], "", "")
-    survey = SurveyAnswer("3.11.2", {"tensorflow": imported}, "", {}, "", 0, [], 0.0, "", False)
+    survey = SurveyAnswer(
+        "3.11.2", {"tensorflow": imported}, "", {}, "", 0, [], (0.0, 0.0), "", False
+    )
     agent = SimpleNamespace(ask=lambda *_: survey)
     found, _ = explore._confirm(agent, Host(name="a"), facts, [NEW], "tensorflow", [])
     error = f"~/new/bin/python: {expected[2]}" if expected[2] else ""

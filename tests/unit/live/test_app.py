@@ -11,7 +11,8 @@ import pytest
 from tfdeploy.commands.watch import Ending
 from tfdeploy.errors import Unreachable
 from tfdeploy.live import summary
-from tfdeploy.live.app import WatchApp, log_text
+from tfdeploy.live.app import WatchApp
+from tfdeploy.output.log_lines import coloured
 from unit.live.samples import keras, sample, task_use, watched_run
 
 FLEET = '[hosts."w[001-200]"]\nworkers = 1'
@@ -165,7 +166,7 @@ def test_escape_sequences_of_a_log_never_reach_the_terminal():
 
 
 def test_the_colours_of_a_script_are_kept():
-    text = log_text("\x1b[31mred\x1b[0m plain")
+    text = coloured("\x1b[31mred\x1b[0m plain")
     assert text.plain == "red plain"
     assert [str(span.style) for span in text.spans] == ["color(1)"]
 

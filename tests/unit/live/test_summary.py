@@ -58,6 +58,10 @@ def test_a_loss_that_is_not_finite_is_shown_as_it_was_printed():
     assert "loss nan █▁" in training_parts(trained("2.0", "1.5", "nan"), 20.0)
 
 
+def test_a_long_loss_keeps_its_exponent():
+    assert "loss 9.53674e-07" in training_parts(trained("9.5367431640625e-07"), 0.0)
+
+
 def test_a_loss_from_a_lying_host_is_short_and_harmless():
     [loss] = [part for part in training_parts(trained("\x1b[2J" * 99), 0.0) if "loss" in part]
     assert loss == "loss \\x1b[2J\\x1b["
@@ -113,7 +117,7 @@ def test_the_end_of_a_run_that_was_collected_does_not_say_to_collect_it(
 ):
     monkeypatch.chdir(tmp_path)
     watched = watched_run(ONE)
-    inventory = replace(watched.run.inventory, file=tmp_path / "hosts.toml")
+    inventory = watched.run.inventory.copy_with({"file": tmp_path / "hosts.toml"})
     watched.run = replace(watched.run, inventory=inventory)
     watched.take("w", sample(task_use(state=state)), 0.0)
     history = watched.run.folder / "logs/worker-0.history.jsonl"

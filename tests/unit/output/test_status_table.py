@@ -113,7 +113,7 @@ def expand(text):
             "step 7, 3s ago, loss 0.5",
         ),
         (
-            {"quiet_s": 1.0, "log_progress": LogProgress(3, 10, 20, 157, 9, "0.12")},
+            {"quiet_s": 1.0, "log_progress": LogProgress(3, 10, 20, 157, 9, "0.1200000178813934")},
             "epoch 3/10, batch 20/157, log 1s ago, loss 0.12",
         ),
         (

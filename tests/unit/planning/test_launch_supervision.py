@@ -10,6 +10,7 @@ from tfdeploy.errors import PlanError
 from tfdeploy.planning import launch
 from tfdeploy.planning.roles import RunNames
 from tfdeploy.shared import records
+from tfdeploy.shared.protocol.message import parse
 from tfdeploy.shared.protocol.record import field_types, replace
 from tfdeploy.shared.records import Launch, Policy
 
@@ -219,4 +220,4 @@ def test_more_replicas_than_other_hosts_are_refused():
 
 def test_a_launch_survives_serialization():
     order = launches(training="replicas = 1", top="[restart]\nattempts = 1")["worker:1"]
-    assert records.from_json(Launch, records.to_json(order)) == order
+    assert parse(Launch, records.to_json(order)) == order

@@ -6,8 +6,9 @@ from __future__ import annotations
 import glob
 import os
 import subprocess
+from typing import Dict, Iterator, List, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem, uv_and_pip
+from ...shared import filesystem, uv_and_pip
 from ...shared.protocol.environments import (
     BuildReport,
     BuildStep,
@@ -20,9 +21,6 @@ from .. import paths
 from ..machine import shared_directory
 from ..refusal import Refusal
 from . import installers, marker
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Tuple
 
 PRUNE = "tfdeploy prune deletes old runs, releases and environments"
 PRINT_VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"

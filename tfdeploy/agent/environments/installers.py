@@ -13,17 +13,14 @@ import signal
 import subprocess
 import sys
 from collections import deque
+from typing import Callable, Container, Deque, Dict, Iterator, List, Mapping, Tuple
 
-from ...shared import TYPE_CHECKING, uv_and_pip
+from ...shared import uv_and_pip
 from ...shared.protocol.record import Record
 from ...shared.uv_and_pip import MAX_LINES, Failed, clean
 from .. import paths
 from ..refusal import Refusal
 from . import marker
-
-if TYPE_CHECKING:
-    from typing import Callable, Container, Deque, Dict, Iterator, List, Mapping, Tuple
-
 
 OLDEST = (0, 5)  # older ones lack options that are used
 PLACES = ("~/.local/bin/uv", "~/.cargo/bin/uv")  # where its installers put it

@@ -15,13 +15,10 @@ import os
 import re
 import time
 from contextlib import contextmanager
+from typing import Any, Dict, Iterator, Optional, Tuple
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from .. import paths
-
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, Optional, Tuple
-
 
 NAME = "tfdeploy.json"
 WORK = ".work"  # the end of the name of a folder with what installers read

@@ -8,14 +8,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 from contextlib import suppress
+from typing import Dict, List
 
-from ...shared import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Dict, List
-
-    from ...shared.records import Launch
+from ...shared.records import Launch
 
 DISTRIBUTION = re.compile(r"([\w.]+?)-(\d[\w.+!]*)(?:-py[\d.]+)?\.(?:dist|egg)-info$", re.ASCII)
 MAX_PACKAGES = 1000
@@ -29,8 +26,6 @@ def installed(launch: Launch) -> Dict[str, str]:
     with suppress(OSError), open(NVIDIA) as file:
         driver = re.search(r"Module\s+([\d.]+)", file.readline())
         found.update({"NVIDIA driver": driver[1]} if driver else {})
-    import shutil  # costs 2 ms, in which a supervisor is not ready yet
-
     python = shutil.which(launch.argv[0], path=launch.env.get("PATH")) or ""
     if not os.path.basename(python).startswith("python"):
         return found

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import socket
 import struct
+from typing import Iterator, Optional, Sequence, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.records import (
     FROZEN,
     NOT_GRPC,
@@ -24,14 +24,10 @@ from ...shared.records import (
     UNREACHABLE,
     WRONG_TASK,
     Health,
+    Launch,
 )
+from .process import port_holder
 from .sockets import DeadlineSocket, connect
-
-if TYPE_CHECKING:
-    from typing import Iterator, Optional, Sequence, Tuple
-
-    from ...shared.records import Launch
-
 
 GET_STATUS = b"/tensorflow.WorkerService/GetStatus"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -53,8 +49,6 @@ def task_health(launch: Launch, timeout_s: float = 3.0) -> str:
         return "-"
     if launch.ready == SERVER:
         return probe("localhost", port, launch.name or launch.task, timeout_s).verdict
-    from .process import port_holder  # most launches do not need it
-
     return NOT_LISTENING if port_holder(port) is None else READY
 
 

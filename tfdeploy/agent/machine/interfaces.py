@@ -5,11 +5,7 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
-
-from ...shared import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Iterator, Optional, Tuple
+from typing import Iterator, Optional, Tuple
 
 SIOCGIFADDR = 0x8915  # netdevice(7)
 GLOBAL = "00"  # the scope of an IPv6 address in /proc/net/if_inet6

@@ -16,14 +16,11 @@ import re
 import socket
 import struct
 import time
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.record import Record
 from ..refusal import Refusal
 from . import process
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence, Tuple
 
 PREFIX = b"\0tfdeploy/"
 BACKLOG = 128

@@ -8,12 +8,9 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from typing import Optional
 
-from ...shared import TYPE_CHECKING
 from .. import paths
-
-if TYPE_CHECKING:
-    from typing import Optional
 
 TRIES = 10
 PAUSE_S = 0.02

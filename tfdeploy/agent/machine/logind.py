@@ -11,12 +11,10 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import subprocess
+from typing import List, Optional, Sequence
 
-from ...shared import TYPE_CHECKING
 from ..refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import List, Optional, Sequence
 
 PROPERTIES = ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
 LOGIND = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
@@ -86,8 +84,6 @@ def _ask_logind() -> List[str]:
 
     A value is `b true`, or for example `as 2 "ada" "bob"`.
     """
-    import subprocess  # only sessions of logind get here
-
     try:
         done = subprocess.run(
             BUSCTL,

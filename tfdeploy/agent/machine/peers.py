@@ -11,12 +11,9 @@ import os
 import socket
 import sys
 import threading
+from typing import Iterable, List, Optional, Sequence, Set, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem, parallel
-
-if TYPE_CHECKING:
-    from typing import Iterable, List, Optional, Sequence, Set, Tuple
-
+from ...shared import filesystem, parallel
 
 RESOLVE_S = 2.0  # a start does not wait longer for slow name servers
 MAX_THREADS = 16

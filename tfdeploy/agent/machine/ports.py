@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
+from typing import Collection, List, Sequence
 
-from ...shared import TYPE_CHECKING
 from ..refusal import Refusal
 from . import leases, process
-
-if TYPE_CHECKING:
-    from typing import Collection, List, Sequence
 
 # Below the ports that Linux uses for outgoing connections (ip(7), ip_local_port_range).
 CANDIDATES = range(20000, 32768)
@@ -49,8 +47,6 @@ def choose(count: int, among: Sequence[int] = (), awaited: Collection[str] = ())
     The search starts at a random port, so that two processes that choose at the same moment choose
     different ports. Raises Refusal if there are not enough.
     """
-    import random  # only needed here, and every start loads this module
-
     candidates = among or CANDIDATES
     first = random.randrange(len(candidates))
     chosen: List[int] = []

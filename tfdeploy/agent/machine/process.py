@@ -12,11 +12,10 @@ import re
 import resource
 import signal
 import time
+from typing import Dict, List, Optional, Set, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Set, Tuple
+from ...shared import filesystem
+from . import listeners
 
 MARK = "TFDEPLOY_TASK"
 KILL_WAIT_S = 5.0
@@ -96,8 +95,6 @@ def dump_stacks(value: str, leader: Optional[int]) -> None:
 def port_holder(port: int, likely: Optional[int] = None) -> Optional[int]:
     """Return the pid that listens on a TCP port of this host; None if there is none or /proc hides
     it. Looks at the process `likely` first."""
-    from . import listeners  # `status` and `stop` do not need it
-
     inodes = {inode for _, inode in listeners.of_port(port)}
     if likely is not None and inodes & socket_inodes(likely):
         return likely
@@ -111,8 +108,6 @@ def holder(inodes: Set[str]) -> Optional[int]:
 
 def port_user(port: int) -> Optional[int]:
     """Return the user id of the process that listens on a TCP port of this host, or None."""
-    from . import listeners  # as in port_holder
-
     return next((user for user, _ in listeners.of_port(port)), None)
 
 

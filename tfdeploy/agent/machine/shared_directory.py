@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 
+from ...shared import filesystem
 from ...shared.protocol.message import Done
 from ...shared.protocol.releases import Marked, Renamed
 from .. import paths
@@ -67,8 +68,6 @@ def wait_for_file(path: str, digest: str) -> str:
 
 
 def _hash(path: str) -> str:
-    from ...shared import filesystem
-
     try:
         os.listdir(os.path.dirname(path))
         return filesystem.sha256(path)

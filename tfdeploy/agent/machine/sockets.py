@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import _thread
 import errno
 import socket
 import threading
 import time
-
-from ...shared import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 CHUNK = 1 << 16
 MAX_CONNECTIONS = 64
@@ -224,8 +219,7 @@ class ConnectionServer:
 
     def _start_thread(self, connection: socket.socket) -> None:
         try:
-            # A thread of the module threading costs twice as much, most of it to wait for it.
-            _thread.start_new_thread(self._handle, (connection,))
+            threading.Thread(target=self._handle, args=(connection,), daemon=True).start()
         except RuntimeError:  # the system allows no more threads: one client after another
             self._handle(connection)
 

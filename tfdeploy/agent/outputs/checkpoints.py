@@ -11,15 +11,12 @@ from __future__ import annotations
 import errno
 import os
 from itertools import islice
+from typing import Dict, Iterator, List, Optional, Tuple, Union
 
-from ...shared import TYPE_CHECKING, filesystem, records, state_file
+from ...shared import filesystem, records, state_file
+from ...shared.protocol.outputs import HashedFile, HeldCheckpoint
 from ...shared.records import Launch
 from .. import paths
-
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
-
-    Found = Dict[str, Any]  # {name, step, files: [{path, size}]}
 
 MAX_TRIES = 100
 
@@ -31,9 +28,11 @@ class OpenCheckpoint:
     def __init__(self, name: str, files: Dict[str, int]) -> None:
         self.name, self.files = name, files
 
-    def describe(self) -> Found:
-        sizes = [{"path": file, "size": os.fstat(self.files[file]).st_size} for file in self.files]
-        return {"name": self.name, "step": state_file.step(self.name), "files": sizes}
+    def describe(self) -> HeldCheckpoint:
+        """Return it before it is read: without the hashes of its files."""
+        sizes = {file: os.fstat(descriptor).st_size for file, descriptor in self.files.items()}
+        files = [HashedFile(file, size, "") for file, size in sizes.items()]
+        return HeldCheckpoint(self.name, state_file.step(self.name), verified=False, files=files)
 
     def is_newest_in(self, folder: str) -> bool:
         """Return whether these files still are the newest checkpoint of `folder`."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from itertools import islice
+from typing import Dict, List
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from ...shared.event_records import EVENTS
 from ...shared.filesystem import walk
+from ...shared.protocol.outputs import EventFiles
 from ...shared.units import MAX_ENTRIES
 from .. import paths
-
-if TYPE_CHECKING:
-    from typing import Dict, List
-
-    from ...shared.protocol.outputs import EventFiles
 
 
 class EventFile:
@@ -33,8 +30,6 @@ def events(project: str, run: str, task: str) -> EventFiles:
     """List a task's event files, sorted by the folder that has them; none for a task that was never
     started on this host. If all tasks share one checkpoint directory, its files are the chief's."""
     # `status` loads this module, and does not need the message
-    from ...shared.protocol.outputs import EventFiles
-
     if task not in paths.tasks(project, run):
         return EventFiles({})
     task_dir = paths.task(project, run, task)

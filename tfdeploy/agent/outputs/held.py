@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import atexit
 import os
+import resource
 from contextlib import suppress
+from typing import Dict, List, Mapping, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Tuple
+from ...shared import filesystem
 
 # The open files of each folder, and before them the folder itself.
 _held: Dict[str, List[int]] = {}
@@ -77,8 +76,6 @@ def release_all() -> None:
 
 def _raise_limit() -> None:
     """Let this process have all the open files that it may: many checkpoints have many files."""
-    import resource  # needed only here
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):  # more than the kernel's own limit
@@ -88,8 +85,6 @@ def _raise_limit() -> None:
 
 def _restore_limit() -> None:
     """Restore the limit: this process may start tasks, which inherit it."""
-    import resource  # as above
-
     for limit in _usual_limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
     _usual_limit.clear()

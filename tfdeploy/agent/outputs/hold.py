@@ -12,9 +12,11 @@ enough: if a file still changes, it arrives with another hash.
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem, parallel, records
+from ...shared import filesystem, parallel, records
 from ...shared.protocol.message import Done
 from ...shared.protocol.outputs import (
     HELD_OUTPUTS,
@@ -35,11 +37,6 @@ from ...shared.records import Launch
 from .. import paths
 from ..machine import lock
 from . import checkpoints, held, integrity, verify
-
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
-
-    Found = Dict[str, Any]  # {name, step, files: [{path, size}]}
 
 MAX_TRIES = 4
 PAUSE_S = 0.5
@@ -62,7 +59,7 @@ def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
     held_dir = paths.held(task_dir, "checkpoints")
     complete = _hold_complete(folder, held_dir, every)
     if complete:
-        yield Linked(held_dir, [_without_hashes(found) for found in complete])
+        yield Linked(held_dir, complete)
     good, bad = _find_good(folder, held_dir, paths.verified(project, run), complete, every)
     yield Pinned(
         checkpoint_dir=folder,
@@ -155,7 +152,7 @@ def _visible_names(folder: str) -> Optional[List[str]]:
         return None
 
 
-def _hold_complete(folder: str, held_dir: str, every: bool) -> List[Found]:
+def _hold_complete(folder: str, held_dir: str, every: bool) -> List[HeldCheckpoint]:
     held.begin(held_dir)
     opened = checkpoints.open_complete(folder, every)
     for checkpoint in opened:
@@ -164,7 +161,7 @@ def _hold_complete(folder: str, held_dir: str, every: bool) -> List[Found]:
 
 
 def _find_good(
-    folder: str, held_dir: str, memory: str, complete: List[Found], every: bool
+    folder: str, held_dir: str, memory: str, complete: List[HeldCheckpoint], every: bool
 ) -> Tuple[List[HeldCheckpoint], Dict[str, str]]:
     """Return the good ones of the `complete` checkpoints, and the error of each bad one by its
     name. If none is good, all older ones are held until one of them is."""
@@ -172,14 +169,9 @@ def _find_good(
     good = verify.verify_held(held_dir, memory, complete, every, bad)
     if not good:
         older = _hold_complete(folder, held_dir, True)
-        untried = [found for found in older if found["name"] not in bad]
+        untried = [found for found in older if found.name not in bad]
         good = verify.verify_held(held_dir, memory, untried, every, bad)
     return good, bad
-
-
-def _without_hashes(found: Found) -> HeldCheckpoint:
-    files = [HashedFile(file["path"], file["size"], "") for file in found["files"]]
-    return HeldCheckpoint(found["name"], found["step"], verified=False, files=files)
 
 
 def _take_until_stable(
@@ -227,8 +219,6 @@ def _take_unit(work: str, held_dir: str, unit: UnitToHold, is_live: bool) -> str
 
 
 def _take_file(source: str, target: str, is_live: bool) -> None:
-    import shutil  # as in filesystem.remove_folder
-
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.lexists(target):
         os.remove(target)

@@ -8,18 +8,15 @@ it, last.
 from __future__ import annotations
 
 import os
+import shutil
+from typing import List, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem, parallel, state_file
+from ...shared import filesystem, parallel, state_file
 from ...shared.protocol.message import Done
-from ...shared.protocol.outputs import CHECKPOINT, ArrivalFolder
+from ...shared.protocol.outputs import CHECKPOINT, ArrivalFolder, DeliveredUnit
 from ...shared.units import is_folder
 from .. import paths
 from ..refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import List, Tuple
-
-    from ...shared.protocol.outputs import DeliveredUnit
 
 
 def expect(project: str, run: str, task: str) -> ArrivalFolder:
@@ -55,8 +52,6 @@ def install(incoming: str, folder: str, path: str, kind: str, files: List[str]) 
     of a folder of checkpoints is written last. Raises OSError."""
     os.makedirs(folder, exist_ok=True)
     if is_folder(kind):
-        import shutil  # as in filesystem.remove_folder
-
         _make_room(os.path.join(folder, path))
         shutil.move(os.path.join(incoming, path.lstrip("/")), os.path.join(folder, path))
     else:
@@ -80,8 +75,6 @@ def _make_room(target: str) -> None:
 
 def _copy(source: str, incoming: str, place: str, units: List[DeliveredUnit]) -> None:
     """Copy the files of units that are not in their place already."""
-    import shutil  # as in filesystem.remove_folder
-
     for name in [name for unit in units for name, _ in unit.files]:
         held, target = os.path.join(source, name), os.path.join(place, name)
         if not (os.path.exists(target) and os.path.samefile(held, target)):

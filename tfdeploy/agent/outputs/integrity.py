@@ -11,17 +11,16 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+from typing import Dict, List
 
-from ...shared import TYPE_CHECKING, state_file
+from ...shared import state_file
+from ...shared.protocol.outputs import UnitToHold
 from ...shared.units import FILE, MODEL_FILES, SAVED_MODEL, SET
 from . import verify
 
-if TYPE_CHECKING:
-    from typing import Dict, List
+Units = List[UnitToHold]
 
-    from ...shared.protocol.outputs import UnitToHold
-
-    Units = List[UnitToHold]
 
 ZIP = (".keras", ".npz", ".zip")
 HDF5 = (".h5", ".hdf5", ".hdf")
@@ -115,8 +114,6 @@ def _hdf5_errors(held_dir: str, units: Units) -> Dict[str, str]:
              if unit.kind == FILE and unit.path.endswith(HDF5)}  # fmt: skip
     if not paths:
         return {}
-    import subprocess  # as in verify.py
-
     try:
         done = subprocess.run(
             [verify.task_python(held_dir), "-c", READ_HDF5, *paths],

@@ -10,8 +10,9 @@ import os
 import re
 import stat
 import time
+from typing import Any, Dict, Iterator, List, Tuple
 
-from ...shared import TYPE_CHECKING, records, state_file
+from ...shared import records, state_file
 from ...shared.event_records import EVENTS
 from ...shared.protocol.outputs import FoundFiles, MissingPath, SpecialFile, TaskOutputs, Total
 from ...shared.records import Launch
@@ -19,10 +20,8 @@ from ...shared.units import ANY, SET, Unit, Walk
 from .. import paths
 from .saves import Saves
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Tuple
+Files = Dict[str, Tuple[int, int]]  # the size and the mtime in ns of each path
 
-    Files = Dict[str, Tuple[int, int]]  # the size and the mtime in ns of each path
 
 MAX_NAMES = 8
 POLL_S = 1.0

@@ -9,18 +9,14 @@ from __future__ import annotations
 import os
 import re
 import stat
+from typing import Dict, Iterable, List, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.event_records import EVENTS
 from ...shared.filesystem import walk
 from ...shared.protocol.outputs import SavedPath
+from ...shared.records import Launch
 from ...shared.units import SKIPPED_FOLDER
 from .. import paths
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, Tuple
-
-    from ...shared.records import Launch
 
 MAX_PATHS = 64
 # Left out is what programs leave behind whatever they compute: files of the system, and paths with

@@ -9,20 +9,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from contextlib import closing
 from itertools import takewhile
+from typing import Any, Dict, Generator, Iterator, List, Set, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem, parallel, records
+from ...shared import filesystem, parallel, records
 from ...shared.protocol.outputs import HashedFile, HeldCheckpoint
 from ...shared.protocol.record import to_json
 from .. import paths
-
-if TYPE_CHECKING:
-    import subprocess
-    from typing import Any, Dict, Generator, Iterator, List, Set, Tuple
-
-    from .checkpoints import Found
 
 READ = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
@@ -31,7 +27,7 @@ READ = (
 
 
 def verify_held(
-    held_dir: str, memory: str, complete: List[Found], every: bool, bad: Dict[str, str]
+    held_dir: str, memory: str, complete: List[HeldCheckpoint], every: bool, bad: Dict[str, str]
 ) -> List[HeldCheckpoint]:
     """Return the good ones of the `complete` checkpoints, which are held in `held_dir`, or only the
     first; add the others' errors to `bad`.
@@ -39,10 +35,11 @@ def verify_held(
     They are hashed while TensorFlow reads them, unless a hash may make reading unnecessary.
     """
     hashed = parallel.begin(lambda: [_hash_files(held_dir, found) for found in complete])
-    names = [found["name"] for found in complete]
+    names = [found.name for found in complete]
     verified: Set[str] = set()
-    if remembered_names(memory).intersection(names):
-        verified = verified_before(memory, hashed())
+    stored = _stored(memory)
+    if stored.keys() & names:
+        verified = {each.name for each in hashed() if stored.get(each.name) == to_json(each.files)}
     wanted = names if every else takewhile(lambda name: name not in verified, names)
     prefixes = [os.path.join(held_dir, name) for name in wanted if name not in verified]
     with closing(find_errors(prefixes)) as results:
@@ -70,8 +67,6 @@ def find_errors(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
     """
     if not prefixes:
         return
-    import subprocess  # costs 4 ms, and `follow` imports this module without needing it
-
     inside = os.path.join(paths.agent(), "inside")
     reader = subprocess.Popen(
         [task_python(prefixes[0]), "-c", READ, inside, *prefixes],
@@ -105,24 +100,12 @@ def task_python(path: str) -> str:
     return sys.executable
 
 
-def remembered_names(memory: str) -> Set[str]:
-    """Return the names of the checkpoints that `remember_verified` has stored in a file."""
+def _stored(memory: str) -> Dict[str, Any]:
+    """Return what `remember_verified` has stored in a file: the files of checkpoints, by name."""
     try:
-        return set(records.read(memory))
+        return dict(records.read(memory))
     except (OSError, ValueError, TypeError):
-        return set()
-
-
-def verified_before(memory: str, checkpoints: List[HeldCheckpoint]) -> Set[str]:
-    """Return the names of those checkpoints that `remember_verified` has stored in a file with the
-    same hashes."""
-    try:
-        stored = records.read(memory)
-        return {
-            found.name for found in checkpoints if stored.get(found.name) == to_json(found.files)
-        }
-    except (OSError, ValueError, AttributeError):
-        return set()
+        return {}
 
 
 def remember_verified(memory: str, checkpoints: List[HeldCheckpoint]) -> None:
@@ -136,13 +119,13 @@ def remember_verified(memory: str, checkpoints: List[HeldCheckpoint]) -> None:
         pass  # a full disk: then they are verified again
 
 
-def _hash_files(held_dir: str, found: Found) -> HeldCheckpoint:
-    def hash_file(file: Dict[str, Any]) -> HashedFile:
-        sha256 = filesystem.sha256(os.path.join(held_dir, file["path"]))
-        return HashedFile(file["path"], file["size"], sha256)
+def _hash_files(held_dir: str, found: HeldCheckpoint) -> HeldCheckpoint:
+    def hash_file(file: HashedFile) -> HashedFile:
+        sha256 = filesystem.sha256(os.path.join(held_dir, file.path))
+        return HashedFile(file.path, file.size, sha256)
 
-    files = parallel.each(hash_file, found["files"], filesystem.HASH_THREADS)
-    return HeldCheckpoint(found["name"], found["step"], verified=False, files=files)
+    files = parallel.each(hash_file, found.files, filesystem.HASH_THREADS)
+    return HeldCheckpoint(found.name, found.step, verified=False, files=files)
 
 
 def _results(reader: "subprocess.Popen[bytes]") -> Iterator[Tuple[str, str]]:

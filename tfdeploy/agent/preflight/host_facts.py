@@ -8,23 +8,18 @@ import re
 import subprocess
 import sys
 import time
+from typing import Dict, Iterator, List
 
-from ...shared import TYPE_CHECKING, parallel
-from ...shared.protocol.message import Invalid, parse
-from ...shared.protocol.preflight import ImportFacts, SurveyAnswer
-from ...shared.records import VISIBLE, visible_devices
+from ...shared import parallel
+from ...shared.protocol.message import parse
+from ...shared.protocol.preflight import ImportFacts, Statement, SurveyAnswer
+from ...shared.records import VISIBLE, GpuNeed, visible_devices
 from .. import paths
 from ..environments import marker
 from ..machine import gpu_health, gpus, logind, nvidia, shared_directory
 from ..refusal import Refusal
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 from .program import IMPORT_S, exit_name, try_program
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List
-
-    from ...shared.protocol.preflight import Statement
-    from ...shared.records import GpuNeed
 
 NOTIFY = "notify."  # the programs of [notify] are the host's own
 RSYNC_S = 30.0
@@ -68,6 +63,7 @@ def survey(
     each task's `[program, PATH]`; an empty PATH means the agent's own. `sources` and `statements`
     are those of try_program.
     """
+    started = time.time()
     listing = nvidia.run_nvidia_smi("-L")
     disk = os.statvfs(paths.root())
     unbuilt = bool(environment) and not marker.is_complete(project, environment)
@@ -93,7 +89,7 @@ def survey(
         here=shared_directory.store_id(),
         free_bytes=disk.f_bavail * disk.f_frsize,
         hindrances=[(refusal.message, refusal.hint) for refusal in hindrances],
-        time=time.time(),
+        times=(started, time.time()),
         driver=nvidia.run_nvidia_smi(*DRIVER).partition("\n")[0].strip() if listing else "",
         unbuilt=unbuilt,
         program=tried(),
@@ -143,7 +139,7 @@ def import_module(module: str, python: str, env: Dict[str, str]) -> ImportFacts:
     try:
         last_line = done.stdout.decode(errors="replace").splitlines()[-1]
         return parse(ImportFacts, json.loads(last_line))
-    except (ValueError, IndexError, Invalid):
+    except (ValueError, IndexError):
         end = exit_name(done.returncode)
         return ImportFacts(error="the import ended with {}".format(end))
 

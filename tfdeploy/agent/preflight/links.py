@@ -15,8 +15,8 @@ import socket
 import struct
 import sys
 import time
+from typing import Any, Callable, Dict, Iterator, List
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.preflight import Interface, LinkPort, LiveTasks, MeasuredLink
 from ...shared.protocol.record import to_json
 from ..machine import interfaces, leases, ports
@@ -25,10 +25,8 @@ from ..machine.sockets import ConnectionServer, DeadlineSocket, connect
 from ..refusal import Refusal
 from ..supervision import signing
 
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List
+Body = Dict[str, Any]
 
-    Body = Dict[str, Any]
 
 VIRTUAL = ("docker", "veth", "virbr", "br-")
 OPEN_S = 600.0

@@ -7,16 +7,13 @@ import json
 import os
 import shutil
 import subprocess
+from typing import Iterator, List, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.preflight import MachineFacts, PythonFound
 from ..environments.build import libc
 from ..machine import interfaces, nvidia
 from ..machine.logind import login_shell
 from .host_facts import GPU_NAME
-
-if TYPE_CHECKING:
-    from typing import Iterator, List, Tuple
 
 PYTHON_S = 20.0
 LOGIN_S = 10.0

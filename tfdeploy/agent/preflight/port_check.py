@@ -4,21 +4,17 @@
 from __future__ import annotations
 
 import select
+import socket
 import sys
 import time
+from typing import Dict, Iterator, List
 
-from ...shared import TYPE_CHECKING, parallel
-from ...shared.protocol.preflight import FreePorts, OpenPorts, TriedPorts
+from ...shared import parallel
+from ...shared.protocol.preflight import Address, FreePorts, OpenPorts, TriedPorts
 from ..machine import ports
 from ..machine.sockets import connect, listen
 from ..queue import places, resources
 from ..refusal import Refusal
-
-if TYPE_CHECKING:
-    import socket
-    from typing import Dict, Iterator, List
-
-    from ...shared.protocol.preflight import Address
 
 OPEN_S = 60.0
 MAX_THREADS = 32

@@ -7,17 +7,12 @@ import json
 import os
 import signal
 import subprocess
+from typing import Dict, Iterator, List
 
-from ...shared import TYPE_CHECKING
-from ...shared.protocol.message import Invalid, parse
-from ...shared.protocol.preflight import ProgramError
+from ...shared.protocol.message import parse
+from ...shared.protocol.preflight import ProgramError, Statement
 from ...shared.protocol.record import to_json
 from ..runs.start_checks import expand_home
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List
-
-    from ...shared.protocol.preflight import Statement
 
 IMPORT_S = 120.0
 # Each error is one line of JSON. What the imports print goes nowhere. Each import is announced,
@@ -78,7 +73,7 @@ def _errors(output: bytes, end: str) -> Iterator[ProgramError]:
     for line in output.decode(errors="replace").splitlines():
         try:
             last = parse(ProgramError, json.loads(line))
-        except (ValueError, Invalid):
+        except ValueError:
             continue
         if last.error:
             yield last

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from ...shared import TYPE_CHECKING, parallel, records
-from ...shared.protocol.preflight import PeerHealth, PeersAsked, StillRunning
+from typing import List, Sequence
+
+from ...shared import parallel, records
+from ...shared.protocol.preflight import Peer, PeerHealth, PeersAsked, StillRunning
 from ...shared.records import Launch, TaskState
 from .. import paths
 from ..machine import grpc_health, guard
 from ..supervision import heartbeat, signing
-
-if TYPE_CHECKING:
-    from typing import List, Sequence
-
-    from ...shared.protocol.preflight import Peer
 
 MAX_THREADS = 32
 

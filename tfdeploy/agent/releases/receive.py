@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.pack import BLOCK, InflatedStream, read_files
 from ...shared.protocol.message import Done
 from ...shared.protocol.releases import (
@@ -26,10 +27,8 @@ from ..machine import shared_directory
 from ..refusal import Refusal
 from .staging import StagedRelease, make_writable
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Tuple
+Files = Iterator[Tuple[int, Iterator[bytes]]]
 
-    Files = Iterator[Tuple[int, Iterator[bytes]]]
 
 MAX_WRONG = 20  # paths in an answer
 ALREADY_PRESENT = MissingFiles(present=True, wanted=[], incoming="", base=None)
@@ -97,8 +96,6 @@ def complete(project: str, release: str, files: Files) -> FilesReceived:
 
 def abandon(project: str, release: str) -> Done:
     """Delete what has arrived of a release that is not complete."""
-    import shutil  # costs 2 ms, and few pushes need it
-
     staged.pop((project, release), None)  # a manifest may need much memory
     folder = paths.incoming(project, release)
     abandoned = "{}.{}".format(folder, os.getpid())

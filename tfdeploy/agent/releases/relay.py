@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import ssl
 import threading
 import time
+from typing import List
 
-from ...shared import TYPE_CHECKING
 from ...shared.pack import BLOCK, FRAME, read_files
-from ...shared.protocol.releases import Sharing
+from ...shared.protocol.releases import FilesReceived, Sharing
 from .. import paths
 from ..machine.sockets import ConnectionLimit, connect, listen
 from ..refusal import Refusal
 from . import receive
-
-if TYPE_CHECKING:
-    import socket
-    from typing import List
-
-    from ...shared.protocol.releases import FilesReceived
 
 CONNECT_TIMEOUT_S = 5.0
 IDLE_TIMEOUT_S = 20.0

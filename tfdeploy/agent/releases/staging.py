@@ -10,13 +10,11 @@ import hashlib
 import json
 import os
 import stat
+from typing import Any, Dict, Iterator, List, Optional, Set
 
-from ...shared import TYPE_CHECKING, filesystem
+from ...shared import filesystem
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Set
-
-    Manifest = Dict[str, List[Any]]
+Manifest = Dict[str, List[Any]]
 
 
 class BaseRelease:

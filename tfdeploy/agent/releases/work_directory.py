@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import List
 
-from ...shared import TYPE_CHECKING
+from ...shared.records import Launch
 from .. import paths
-
-if TYPE_CHECKING:
-    from typing import List
-
-    from ...shared.records import Launch
 
 
 def fill(launch: Launch, work: str) -> None:

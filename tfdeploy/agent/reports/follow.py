@@ -6,32 +6,19 @@ import select
 import sys
 import time
 from itertools import chain
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
-from ...shared import TYPE_CHECKING
-from ...shared.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
-from ...shared.records import ENDED
+from ...shared.protocol.reports import LogLines, NewCheckpoint, NewOutputs, RunEvent, StateChange
+from ...shared.records import ENDED, TaskReport
 from .. import paths
+from ..outputs import checkpoints, listing
+from ..outputs.checkpoints import CheckpointWatch
+from ..outputs.listing import OutputWatch
 from . import status
+from .samples import Sampler
+from .tail import SelectedLines, Tail, matcher
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Protocol, Tuple, Union
-
-    from ...shared.protocol.reports import RunEvent
-    from ...shared.records import TaskReport
-    from ..outputs.checkpoints import CheckpointWatch
-    from ..outputs.listing import OutputWatch
-    from .tail import SelectedLines, Tail
-
-    Log = Union[Tail, SelectedLines]
-
-    class EventSource(Protocol):
-        """What the stream consists of. `ended` is true after all of the tasks have ended."""
-
-        ended: bool
-
-        def poll(self) -> Iterator[RunEvent]: ...
-        def pause_s(self) -> float: ...
-        def close(self) -> None: ...
+Log = Union[Tail, SelectedLines]
 
 
 POLL_S = 0.15
@@ -61,8 +48,6 @@ def follow(
     closes the connection. Raises Refusal for a pattern that cannot be used.
     """
     if samples:
-        from .samples import Sampler
-
         return _to_end(Sampler(project, run, tasks, chief, lines or 0, cursors or {}), forever)
     follower = Follower(project, run, tasks, chief)
     if logs and grep:
@@ -73,7 +58,7 @@ def follow(
     return chain(begin, _to_end(follower, forever))
 
 
-def _to_end(source: EventSource, forever: bool) -> Iterator[RunEvent]:
+def _to_end(source: Union[Follower, Sampler], forever: bool) -> Iterator[RunEvent]:
     """Yield what is new again and again, until `follow` has to end."""
     try:
         while True:
@@ -99,22 +84,16 @@ class Follower:
         self._outputs: Optional[OutputWatch] = None
         self._reported: Dict[str, Any] = {}
         if chief in started:
-            from ..outputs import checkpoints, listing  # only the chief's host needs them
-
             self._saves = checkpoints.CheckpointWatch(project, run, chief)
             self._outputs = listing.OutputWatch(project, run, chief)
 
     def open_logs(self, lines: Optional[int], cursors: Dict[str, str]) -> None:
-        from .tail import Tail  # a start follows no log
-
         for task, path in self._log_files():
             self.logs.append(Tail(task, path, lines, cursors.get(task)))
 
     def open_selected_logs(self, lines: Optional[int], cursors: Dict[str, str], grep: str) -> None:
         """Open the logs for the lines that match: of those that exist now, the last `lines`. A
         cursor continues where an earlier request ended: then there is no limit."""
-        from .tail import SelectedLines, Tail, matcher
-
         select = matcher(grep)
         for task, path in self._log_files():
             tail = Tail(task, path, None, cursors.get(task))

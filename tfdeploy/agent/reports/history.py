@@ -12,18 +12,14 @@ import json
 import select
 import time
 from contextlib import suppress
+from typing import Dict, List, Optional
 
-from ...shared import TYPE_CHECKING, records
-from ...shared.filesystem import append_line, read_end
-from ...shared.records import MAX_HISTORY_BYTES
+from ...shared import records
+from ...shared.filesystem import append_line, every_second, read_end
+from ...shared.protocol.reports import GpuUse
+from ...shared.records import MAX_HISTORY_BYTES, TaskState
 from ..machine import gpu_health
 from ..machine.nvidia import GpuSampler
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional
-
-    from ...shared.protocol.reports import GpuUse
-    from ...shared.records import TaskState
 
 MAX_REASON = 500
 EVERY_S = 30.0
@@ -56,25 +52,16 @@ class History:
         }
         try:
             line = json.dumps(change).encode() + b"\n"
-            append_line(self.path, line, MAX_HISTORY_BYTES, newest_half)
+            append_line(self.path, line, MAX_HISTORY_BYTES)
             self.lost = 0
         except OSError:
             self.lost += 1
 
 
-def newest_half(lines: List[bytes]) -> List[bytes]:
-    """Return the newest lines, together at most half of the bytes. Pure."""
-    left, kept = sum(map(len, lines)) // 2, len(lines)
-    while kept and len(lines[kept - 1]) <= left:
-        kept -= 1
-        left -= len(lines[kept])
-    return lines[kept:]
-
-
 def record_versions(path: str, versions: Dict[str, str]) -> None:
     """Add a line with the versions of what is installed, by name. Raises OSError."""
     line = json.dumps({"at": round(time.time(), 3), "versions": versions}).encode() + b"\n"
-    append_line(path, line, MAX_HISTORY_BYTES, newest_half)
+    append_line(path, line, MAX_HISTORY_BYTES)
 
 
 def record_gpus(
@@ -117,11 +104,6 @@ def gpu_line(at: float, gpus: List[GpuUse]) -> bytes:
         for gpu in gpus
     ]
     return json.dumps({"at": round(at, 1), "gpus": rows}, separators=(",", ":")).encode() + b"\n"
-
-
-def every_second(lines: List[bytes]) -> List[bytes]:
-    """Halve the resolution: the whole time that the lines cover stays covered. Pure."""
-    return lines[::2]
 
 
 class IdleGpus:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Optional
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.reports import GpuState, GpuUser, HostState
 from .. import paths
 from ..machine import gpus, leases, nvidia
 from ..queue import places
 from ..refusal import Refusal
 from . import usage
-
-if TYPE_CHECKING:
-    from typing import Optional
 
 HIDDEN = "processes of other users are hidden (hidepid): their users and programs are not known"
 

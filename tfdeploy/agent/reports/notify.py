@@ -15,16 +15,15 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from http.client import HTTPException, responses
+from typing import IO, Any, Dict, Iterator, List, Mapping
+from urllib.error import HTTPError
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from ...shared import TYPE_CHECKING, records
-from ...shared.records import is_url
+from ...shared import records
+from ...shared.records import Launch, TaskState, is_url
 from .. import paths
 from . import run_summary
-
-if TYPE_CHECKING:
-    from typing import IO, Any, Dict, Iterator, List, Mapping
-
-    from ...shared.records import Launch, TaskState
 
 LIMIT_S = 30.0
 OUTPUT_BYTES = 2000  # of a command's output, the end of which is reported
@@ -127,9 +126,6 @@ def _post(url: str, document: bytes) -> str:
     secret, in it. A redirect is not followed: it could lead anywhere, and the summary would not
     arrive there, because urllib asks again with GET.
     """
-    from http.client import HTTPException, responses
-    from urllib.error import HTTPError
-    from urllib.request import HTTPRedirectHandler, Request, build_opener
 
     class NoRedirect(HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:

@@ -11,22 +11,18 @@ import glob
 import json
 import os
 import time
+from typing import Callable, Dict, List, Optional
 
-from ...shared import TYPE_CHECKING, records
-from ...shared.filesystem import append_line, read_end
+from ...shared import records
+from ...shared.filesystem import append_line, every_second, read_end
 from ...shared.pace import Counters, newest
 from ...shared.protocol.message import parse_lines
 from ...shared.protocol.record import to_json
-from ...shared.records import MAX_HISTORY_BYTES
+from ...shared.records import MAX_HISTORY_BYTES, Launch, Pace
 from .. import paths
 from ..machine import process
 from ..outputs import event_files
 from . import progress, usage
-
-if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional
-
-    from ...shared.records import Launch, Pace
 
 READ_BYTES = 1 << 13  # has more lines than five minutes
 DISK_WAIT = 5  # proc(5): the column of /proc/stat's first row: iowait
@@ -52,7 +48,7 @@ def record(
     while True:
         try:
             line = json.dumps(to_json(_count(launch, task_dir, processes, pid() or 0)))
-            append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, lambda lines: lines[::2])
+            append_line(path, line.encode() + b"\n", MAX_HISTORY_BYTES, every_second)
             report(read(launch.project, launch.run, launch.task))
         except (OSError, LookupError, ValueError):  # a full disk costs lines
             pass

@@ -18,18 +18,14 @@ import os
 import re
 import struct
 import time
+from typing import List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.event_records import events, read_varint
 from ...shared.filesystem import read_end
 from ...shared.log_patterns import BATCH, EPOCH, ESCAPE, KERAS_BATCH, LOSS, OTHER_BAR, STEP
 from ...shared.protocol.record import Record
 from ...shared.records import LogProgress
-
-if TYPE_CHECKING:
-    from typing import List, Optional, Tuple
-
-    from ..outputs.event_files import EventFile
+from ..outputs.event_files import EventFile
 
 MAX_FILES = 4
 TAIL_SIZES = (1 << 16, 1 << 20)  # an image or a graph is one record and may fill the first

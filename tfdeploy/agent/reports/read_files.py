@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import zlib
+from typing import BinaryIO, Iterator, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem
+from ...shared import filesystem
 from ...shared.protocol.reports import LogFiles, Piece
 from .. import paths
 from ..outputs import held
-
-if TYPE_CHECKING:
-    from typing import BinaryIO, Iterator, List, Optional, Tuple
 
 PIECE = 1 << 20
 
@@ -53,8 +52,6 @@ def open_regular(path: str, flags: int = os.O_NOFOLLOW) -> Optional[BinaryIO]:
 
 
 def _starts_with(file: BinaryIO, size: int, sha256: str) -> bool:
-    import hashlib  # costs 2 ms, and is needed only if the caller has a part of the file
-
     digest = hashlib.sha256()
     while size > 0:
         block = file.read(min(PIECE, size))

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any, Dict, Iterable, List, Mapping, Optional
 
-from ...shared import TYPE_CHECKING, outcome, state_file
+from ...shared import outcome, state_file
 from ...shared.protocol.record import Record, to_json
-from ...shared.records import ENDED
+from ...shared.records import ENDED, Launch, TaskState
 from .. import paths
-
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Mapping, Optional
-
-    from ...shared.records import Launch, TaskState
 
 HIDDEN = "***"
 # What a sentence says of a run, by its result.

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Dict, Iterator, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING, parallel, records, state_file
+from ...shared import parallel, records, state_file
 from ...shared.protocol.reports import HostSample, LogLines, TaskUse
 from ...shared.records import ENDED, Launch
 from .. import paths
 from . import status, usage
 from .tail import HISTORY_BYTES, Tail
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional, Tuple
 
 EVERY_S = 1.0
 CPU_SHARE = 0.007

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Dict, List, Optional
 
-from ...shared import TYPE_CHECKING, filesystem, parallel, records
+from ...shared import filesystem, parallel, records
 from ...shared.protocol.message import Message, parse_lines
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import TaskReports
 from ...shared.records import ENDED, FROZEN, LOST, PAUSED, QUEUED, Launch, TaskReport, TaskState
 from .. import paths
 from ..machine import lock
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional
 
 MAX_VERSIONS_BYTES = 1 << 14
 STOPPED_BY_SIGNAL = "a signal has stopped {}; kill -CONT {} continues it"

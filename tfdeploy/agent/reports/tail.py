@@ -17,13 +17,9 @@ import time
 import zlib
 from collections import deque
 from contextlib import contextmanager
+from typing import BinaryIO, Callable, Deque, Iterator, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING
 from ..refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import BinaryIO, Callable, Deque, Iterator, List, Optional, Tuple
-
 
 CHUNK = 256 * 1024
 HISTORY_BYTES = 64 * 1024  # old lines are searched from the end of a file in steps of this size

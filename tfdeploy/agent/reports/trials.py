@@ -5,17 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import time
+from typing import Iterator
 
-from ...shared import TYPE_CHECKING
 from ...shared.filesystem import read_bytes
 from ...shared.protocol.message import parse_lines
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import RecordedTrials
 from ...shared.trials import RUNNING, TrialRecord, newest
 from .. import paths
-
-if TYPE_CHECKING:
-    from typing import Iterator
 
 
 def list_trials(project: str, run: str) -> RecordedTrials:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Dict, Tuple
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.reports import HostUse
 from ..machine import process
-
-if TYPE_CHECKING:
-    from typing import Dict, Optional, Tuple
-
-    from ..machine.nvidia import GpuSampler
+from ..machine.nvidia import GpuSampler
 
 NET, STAT = "/proc/net/dev", "/proc/stat"
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -69,7 +65,7 @@ class HostTable:
     """What the whole host uses."""
 
     def __init__(self) -> None:
-        self._gpus: Optional[GpuSampler] = None
+        self._gpus = GpuSampler()
 
     def read(self) -> HostUse:
         total, available = memory_bytes(MEMORY)
@@ -82,17 +78,11 @@ class HostTable:
             total_bytes=total,
             received=received,
             sent=sent,
-            gpus=self._sampler().read(),
+            gpus=self._gpus.read(),
         )
 
     def close(self) -> None:
-        self._sampler().close()
-
-    def _sampler(self) -> GpuSampler:
-        from ..machine.nvidia import GpuSampler  # loads subprocess
-
-        self._gpus = self._gpus or GpuSampler()
-        return self._gpus
+        self._gpus.close()
 
 
 def memory_bytes(path: str) -> Tuple[int, int]:

@@ -6,12 +6,9 @@ import ctypes
 import gc
 import os
 import sys
+from typing import Callable, Sequence
 
-from ...shared import TYPE_CHECKING
 from ..machine import process
-
-if TYPE_CHECKING:
-    from typing import Callable, Sequence
 
 # Indexes into /proc/<pid>/stat after the name; source: proc(5), fields 48 and 51.
 ARG_START, ENV_END = 45, 48

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import stat
 import time
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from ...shared.protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun
+from ...shared.records import TaskState
 from .. import paths
 from ..environments import marker
 from ..machine import lock
 from ..reports import status
 from ..supervision import termination
 
-if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
+T = TypeVar("T")
 
-    from ...shared.records import TaskState
-
-    T = TypeVar("T")
 
 REMOVING = ".removing-"  # the prefix of what is half deleted; it is listed as nothing else
 BLOCK = 512  # the unit of st_blocks, independent of the file system's own blocks (stat(2))
@@ -103,19 +101,27 @@ def is_resuming(run_dir: str) -> bool:
 def releases_of(task_dir: str) -> List[str]:
     """Return the release of the task's code, then those of its data sets; [] if its launch can't be
     read."""
-    try:
-        launch = records.read(paths.launch(task_dir))
-        return [launch["release"], *launch.get("data", {}).values()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return []
+    launch = _read_launch(task_dir)
+    return [launch["release"], *launch.get("data", {}).values()] if launch else []
 
 
 def environment_of(task_dir: str) -> str:
     """Return the environment of a task, "" if it has none or its launch can't be read."""
+    return str(_read_launch(task_dir).get("environment", ""))
+
+
+def _read_launch(task_dir: str) -> Dict[str, Any]:
+    """Return a launch, of which an older agent may have written fewer fields; {} if it can't be
+    read."""
     try:
-        return str(records.read(paths.launch(task_dir)).get("environment", ""))
-    except (OSError, ValueError, AttributeError):
-        return ""
+        launch: Dict[str, Any] = records.read(paths.launch(task_dir))
+        return launch if "release" in launch else {}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _heartbeat_of(task_dir: str) -> Dict[str, Any]:
+    return dict(_read_launch(task_dir).get("heartbeat", {}))
 
 
 def task_dirs(project: str, run: str) -> Dict[str, str]:
@@ -163,7 +169,7 @@ def _describe_run(project: str, run: str) -> HeldRun:
     newest = _launch_name(youngest)
     current = {task: path for task, path in tasks.items() if _launch_name(path) == newest}
     states = {task: task_state(path) for task, path in current.items()}
-    chief = _chief_of(youngest)
+    chief = str(_heartbeat_of(youngest).get("chief", ""))
     ends = (termination.chief_end(chief, state.reason) for state in states.values())
     return HeldRun(
         run=run,
@@ -236,19 +242,7 @@ def _entries(folder: str) -> List["os.DirEntry[str]"]:
 
 def _launch_name(task_dir: str) -> str:
     """Return the name of the launch of a task, or "" if it can't be read."""
-    try:
-        return str(records.read(paths.launch(task_dir))["heartbeat"]["launch_name"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ""
-
-
-def _chief_of(task_dir: str) -> str:
-    """Return the chief of the task's run, or "" if an older agent did not write it."""
-    try:
-        launch = records.read(paths.launch(task_dir))
-        return str(launch["heartbeat"]["chief"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ""
+    return str(_heartbeat_of(task_dir).get("launch_name", ""))
 
 
 def _age_s(moment: float) -> float:

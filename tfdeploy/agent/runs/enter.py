@@ -12,18 +12,15 @@ import json
 import os
 import signal
 import sys
+from typing import Dict, List
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from ...shared.protocol.runs import TaskEntrance
+from ...shared.records import Launch
 from .. import paths
 from ..machine.logind import login_shell
 from ..refusal import Refusal
 from ..supervision import spawn
-
-if TYPE_CHECKING:
-    from typing import Dict, List
-
-    from ...shared.records import Launch
 
 PYTHON_WORDS = ("python", "python3")
 NOT_RUNNABLE, NOT_FOUND = 126, 127  # exit codes of a shell

@@ -10,8 +10,9 @@ import os
 import secrets
 import stat
 from contextlib import suppress
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from ...shared.protocol.runs import Kept, Removed
 from .. import paths
 from ..environments import marker
@@ -19,9 +20,6 @@ from ..machine import lock, process
 from ..refusal import Refusal
 from ..releases.staging import make_writable
 from . import disk, run_record
-
-if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 STARTED_AGAIN = "it was started again since prune has listed its files"
 MAX_NAME = 200  # characters; a file system allows 255, with prefix and suffix

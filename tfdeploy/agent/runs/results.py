@@ -6,8 +6,9 @@ Not listed: logs, what tfdeploy itself wrote, and checkpoints older than the new
 from __future__ import annotations
 
 import os
+from typing import Iterator, List, Tuple
 
-from ...shared import TYPE_CHECKING, records, state_file
+from ...shared import records, state_file
 from ...shared.protocol.outputs import CHECKPOINT, EVENTS, ResultsAnswer, SavedPath, TaskResults
 from ...shared.records import Launch
 from ...shared.units import Unit, Walk
@@ -16,9 +17,6 @@ from ..outputs import event_files, listing
 from ..outputs.saves import MAX_PATHS, Saves
 from ..supervision.replication import offered_files
 from . import disk
-
-if TYPE_CHECKING:
-    from typing import Iterator, List, Tuple
 
 
 def results(project: str, runs: List[str]) -> Iterator[ResultsAnswer]:

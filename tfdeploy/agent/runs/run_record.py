@@ -8,18 +8,14 @@ import os
 import re
 import time
 from contextlib import suppress
+from typing import List, Optional
 
-from ...shared import TYPE_CHECKING, filesystem, records
+from ...shared import filesystem, records
 from ...shared.protocol.record import to_json
-from ...shared.protocol.runs import KnownRun, KnownRuns, RecordTexts
+from ...shared.protocol.runs import KnownRun, KnownRuns, RecordTexts, RunRecord
 from .. import paths
 from ..machine import lock
 from ..refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import List, Optional
-
-    from ...shared.protocol.runs import RunRecord
 
 MAX_RUNS = 100
 # The file begins with the number of starts and the last launch; what follows may be large.
@@ -51,14 +47,6 @@ def refuse_outdated(project: str, run: str, starts: int, launched: str = "") -> 
             "tfdeploy status --run {} takes the newer record".format(run),
             outdated=True,
         )
-
-
-def is_stored(project: str, run: str, record: RunRecord) -> bool:
-    """Return whether this very record is stored: then the start that it came with has succeeded."""
-    try:
-        return bool(records.read(paths.record(project, run)) == to_json(record))
-    except (OSError, ValueError):
-        return False
 
 
 def recorded(project: str) -> KnownRuns:
@@ -114,7 +102,7 @@ def add_removal(project: str, run: str, by: str) -> None:
     """Record that a run is being deleted; not on a disk that is full or read-only."""
     line = json.dumps({"run": run, "at": time.time(), "by": by}).encode() + b"\n"
     with suppress(OSError):
-        filesystem.append_line(paths.removals(project), line, MAX_REMOVALS_BYTES, _newer_half)
+        filesystem.append_line(paths.removals(project), line, MAX_REMOVALS_BYTES)
 
 
 def removal_refusal(project: str, run: str) -> Optional[Refusal]:
@@ -134,7 +122,3 @@ def removal_refusal(project: str, run: str) -> Optional[Refusal]:
         "run {} was deleted from its hosts on {}{}".format(run, day, by),
         "what was collected stays on the controller; tfdeploy runs lists what hosts still have",
     )
-
-
-def _newer_half(lines: List[bytes]) -> List[bytes]:
-    return lines[len(lines) // 2 :]

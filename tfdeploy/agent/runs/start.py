@@ -8,22 +8,19 @@ import sys
 import time
 from contextlib import contextmanager
 from functools import partial
+from typing import Dict, Iterator, List, Optional
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from ...shared.protocol.record import replace
-from ...shared.records import gpu_need
+from ...shared.protocol.runs import RunRecord
+from ...shared.records import Launch, gpu_need
 from .. import paths
 from ..machine import gpus, leases, lock, logind, nvidia
 from ..queue import resources
 from ..refusal import Refusal
 from ..releases import work_directory
-from . import run_record, start_checks
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional
-
-    from ...shared.protocol.runs import RunRecord
-    from ...shared.records import Launch
+from . import detach, run_record, start_checks, stop
+from .supervise import supervise
 
 PRIVATE = 0o600  # a launch has secrets
 
@@ -56,8 +53,6 @@ def start_tasks(launches: List[Launch], record: Optional[RunRecord] = None) -> L
             run_record.store(launches[0].project, launches[0].run, record)
         return [refusal.message for refusal in sick.values()]
     except (OSError, Refusal):
-        from . import stop  # a start that succeeds does not need it
-
         for launch in started:
             stop.stop_task(launch.project, launch.run, launch.task)
         raise
@@ -130,9 +125,6 @@ def _fork_supervisor(launch: Launch, inherited: List[int]) -> None:
 
     Raises Refusal if the supervisor closes its pipe without a word.
     """
-    from . import detach
-    from .supervise import supervise
-
     task_dir = paths.task(launch.project, launch.run, launch.task)
     log = os.path.join(task_dir, "supervisor.log")
     read_end, write_end = os.pipe()

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import Dict, Optional
 
-from ...shared import TYPE_CHECKING
-from ...shared.records import OPEN, gpu_need, is_url
+from ...shared.records import OPEN, Launch, gpu_need, is_url
 from .. import paths
 from ..environments import marker
 from ..machine import guard, lock
 from ..refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import Dict, Optional
-
-    from ...shared.records import Launch
 
 
 def check(launch: Launch, gpus: Dict[int, str]) -> None:

@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager
+from typing import Iterator, List
 
-from ...shared import TYPE_CHECKING, filesystem
 from .. import paths
-
-if TYPE_CHECKING:
-    from typing import Iterator, List
+from ..machine import leases
+from ..refusal import Refusal
 
 SAME_START_WAIT_S = 30.0  # less than the controller waits for an answer
 STOP_WAIT_S = 5.0  # as a stop needs time of its own
 POLL_S = 0.02
-SOCKETS = "/proc/net/unix"  # source: proc(5); an abstract name begins with @
 
 
 @contextmanager
 def hold(run: str) -> Iterator[None]:
     """Wait until no other process starts tasks of this run below this root, and keep others from
     it. Raises Refusal after SAME_START_WAIT_S."""
-    from ..machine import leases  # a stop does not need it
-
     descriptors = _acquire(_resource(run))
     try:
         yield
@@ -40,8 +36,8 @@ def wait_until_free(run: str) -> None:
         resource = _resource(run)
     except FileNotFoundError:  # somebody has deleted the root; a stop finds the processes
         return
-    name, deadline = "@tfdeploy/{}".format(resource).encode(), time.monotonic() + STOP_WAIT_S
-    while name in filesystem.read_bytes(SOCKETS) and time.monotonic() < deadline:
+    deadline = time.monotonic() + STOP_WAIT_S
+    while leases.is_held(resource) and time.monotonic() < deadline:
         time.sleep(POLL_S)
 
 
@@ -51,9 +47,6 @@ def _resource(run: str) -> str:
 
 
 def _acquire(resource: str) -> List[int]:
-    from ..machine import leases  # as in hold
-    from ..refusal import Refusal
-
     deadline = time.monotonic() + SAME_START_WAIT_S
     while True:
         try:

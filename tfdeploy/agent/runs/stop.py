@@ -6,16 +6,15 @@ import os
 import signal
 import time
 from contextlib import suppress
+from typing import List, Optional
 
-from ...shared import TYPE_CHECKING, parallel, records, state_file
+from ...shared import parallel, records, state_file
 from ...shared.protocol.runs import SavedCheckpoint, Stopped, StoppedTask
 from ...shared.records import ENDED, UNKNOWN, Launch, TaskState
 from .. import paths
 from ..machine import lock, process
-from . import start_lease
-
-if TYPE_CHECKING:
-    from typing import List, Optional
+from ..reports import status
+from . import disk, start_lease
 
 MARGIN_S = 10.0
 
@@ -57,8 +56,6 @@ def _running_tasks(project: str, run: str, named: List[str]) -> List[str]:
 
 def is_running(project: str, run: str, task: str) -> bool:
     """Return whether a task's supervisor lives, or a process of a task whose supervisor is gone."""
-    from . import disk  # a stop of all tasks by their names does not need it
-
     task_dir = paths.task(project, run, task)
     return lock.is_live(task_dir) or (
         disk.task_state(task_dir).state == records.LOST
@@ -72,8 +69,6 @@ def _stop_launch(
     task_dir = paths.task(project, run, task)
     launch = _read_launch(task_dir)
     if launch_name and launch and launch.heartbeat.launch_name != launch_name:
-        from ..reports import status  # rarely needed: most stops are for the current launch
-
         return StoppedTask(task, status.read_state(task_dir).state, [])
     return stop_task(project, run, task, number, linger_s)
 
@@ -86,13 +81,15 @@ def stop_task(
     `linger_s` seconds for a supervisor that stays."""
     task_dir = paths.task(project, run, task)
     mark = process.mark(project, run, task)
-    grace_s = _stop_grace_s(task_dir)
+    launch = _read_launch(task_dir)
+    grace_s = launch.stop_grace_s if launch else 0.0
     supervisor = lock.holder(task_dir)
     while supervisor == 0:  # it has not written its pid yet
         time.sleep(0.01)
         supervisor = lock.holder(task_dir)
     if supervisor is not None:
-        _stop_supervisor(supervisor, task_dir, grace_s, number)
+        stays = number != signal.SIGTERM and launch is not None and launch.is_chief
+        _stop_supervisor(supervisor, task_dir, grace_s, number, stays)
     survivors = process.end_all(mark, None, grace_s)
     started = time.monotonic()
     while lock.holder(task_dir) is not None and time.monotonic() < started + linger_s:
@@ -101,14 +98,14 @@ def stop_task(
         task=task,
         state=_final_state(task_dir),
         survivors=survivors,
-        saved=_newest_checkpoint(task_dir),
+        saved=_newest_checkpoint(task_dir, launch),
         left=lock.holder(task_dir) is None,
     )
 
 
-def _stop_supervisor(supervisor: int, task_dir: str, grace_s: float, number: int) -> None:
-    launch = _read_launch(task_dir)
-    stays = number != signal.SIGTERM and launch is not None and launch.is_chief
+def _stop_supervisor(
+    supervisor: int, task_dir: str, grace_s: float, number: int, stays: bool
+) -> None:
     process.send_signal(supervisor, number)
     process.send_signal(supervisor, signal.SIGCONT)  # a stopped process receives no other signal
     started, limit_s = time.monotonic(), grace_s + process.KILL_WAIT_S + MARGIN_S
@@ -127,13 +124,7 @@ def _has_ended(task_dir: str) -> bool:
         return False
 
 
-def _stop_grace_s(task_dir: str) -> float:
-    launch = _read_launch(task_dir)
-    return launch.stop_grace_s if launch else 0.0
-
-
-def _newest_checkpoint(task_dir: str) -> Optional[SavedCheckpoint]:
-    launch = _read_launch(task_dir)
+def _newest_checkpoint(task_dir: str, launch: Optional[Launch]) -> Optional[SavedCheckpoint]:
     if launch is None or not launch.is_chief:
         return None
     folder = paths.checkpoints(task_dir, launch.checkpoint_dir)

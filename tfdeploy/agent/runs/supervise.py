@@ -7,34 +7,36 @@ import os
 import signal
 import time
 from contextlib import suppress
+from typing import Union
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from ...shared.records import FAILED, Launch
 from .. import paths
 from ..environments import versions
 from ..machine import leases, lock, process
+from ..queue import places
 from ..reports import history
 from ..supervision.supervisor import Supervisor, print_to_log
+from ..supervision.trials.slot import SlotSupervisor
 from ..supervision.watch import SIGNALS
 from . import detach
-
-if TYPE_CHECKING:
-    from typing import Type
 
 PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
 
 
-def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
+def supervise(task_dir: str, *descriptors: Union[int, str]) -> None:
     """Supervise the task of `task_dir` until it has ended.
 
-    `inherited` are the descriptors of the task's lock and leases, which the parent process has
-    acquired. A line is written to the descriptor `ready_pipe` when the supervisor has adopted them.
+    The first of the `descriptors` is a pipe, to which a line is written when the supervisor has
+    adopted the others: the task's lock and leases, which the parent process has acquired.
     """
+    ready_pipe, *inherited = map(int, descriptors)
     launch = records.load(Launch, paths.launch(task_dir))
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     lock.adopt(inherited[0])
     leases.adopt(inherited[1:])
-    supervisor = _supervisor_class(launch)(launch, task_dir, list(inherited[1:]))
+    kind = SlotSupervisor if launch.trials.points else Supervisor
+    supervisor = kind(launch, task_dir, inherited[1:])
     os.write(ready_pipe, b"ours\n")
     os.close(ready_pipe)
     try:
@@ -47,7 +49,8 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
             # init's, so that all of them can be found.
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
             supervisor.record_pace()
-            _announce_end(launch)
+            if launch.max_duration_s is not None:
+                places.announce_end(time.time() + launch.max_duration_s)
             supervisor.run()
         else:
             supervisor.leave()
@@ -57,22 +60,6 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
         supervisor.write(FAILED, reason="its supervisor failed, see supervisor.log")
         supervisor.leave()
     # The lock, inherited[0], stays held until this process is gone: `stop` waits for that.
-
-
-def _supervisor_class(launch: Launch) -> Type[Supervisor]:
-    if not launch.trials.points:
-        return Supervisor
-    from ..supervision.trials.slot import SlotSupervisor  # few runs have trials
-
-    return SlotSupervisor
-
-
-def _announce_end(launch: Launch) -> None:
-    """Let those who wait see when the run ends at the latest."""
-    if launch.max_duration_s is not None:
-        from ..queue import places  # most runs have no limit
-
-        places.announce_end(time.time() + launch.max_duration_s)
 
 
 def _record_gpus(launch: Launch, task_dir: str) -> None:

@@ -13,11 +13,7 @@ import struct
 import termios
 import threading
 import time
-
-from ...shared import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import BinaryIO, Optional
+from typing import BinaryIO, Optional
 
 CHUNK = 1 << 16
 TAIL = 1 << 15
@@ -27,8 +23,6 @@ FLUSH_S = 2.0
 # Many small prints are collected in the pipe, so that not each of them wakes the supervisor.
 COLLECT_S = 0.05
 COLLECT_BYTES = CHUNK // 8
-# A reserve file that is deleted when the disk is full, so that the last output fits.
-RESERVE = os.urandom(CHUNK)  # a compressing file system would store zeros in no space
 
 
 class TaskLog:
@@ -38,7 +32,7 @@ class TaskLog:
     clock. `tail` is the end of its output, even if the disk had no space for it.
     """
 
-    def __init__(self, path: str, limit_bytes: int, reserve: str) -> None:
+    def __init__(self, path: str, limit_bytes: int) -> None:
         self.path = path
         self.grew_at = time.monotonic()
         self.tail = b""
@@ -48,8 +42,6 @@ class TaskLog:
         self._copied_bytes = 0
         self._is_busy = False
         self._file = _open(path)
-        self._reserve = reserve
-        self._create_reserve()
         self._source, self.descriptor = os.pipe()
         self._collects = _enlarge(self.descriptor)
         threading.Thread(target=self._pump, daemon=True).start()
@@ -71,10 +63,6 @@ class TaskLog:
         if path:
             self._copied_bytes = 0
             self._copy = os.fdopen(_open(path), "ab", buffering=0)
-
-    def close(self) -> None:
-        self.flush()
-        _remove(self._reserve)
 
     def _pump(self) -> None:
         while True:
@@ -108,14 +96,13 @@ class TaskLog:
         self._write(chunk)
 
     def _write(self, data: bytes) -> bool:
-        """Write, using the reserve if the disk is full; return False if data was lost."""
+        """Write; return False if data was lost, because the disk is full."""
         while data:
             try:
                 data = data[os.write(self._file, data) :]
             except OSError:
-                if not _remove(self._reserve):
-                    self._lost_bytes += len(data)
-                    return False
+                self._lost_bytes += len(data)
+                return False
         return True
 
     def _rotate(self) -> None:
@@ -128,13 +115,6 @@ class TaskLog:
             return
         os.close(self._file)
         self._file = file
-
-    def _create_reserve(self) -> None:
-        try:
-            with open(self._reserve, "wb") as file:
-                file.write(RESERVE)
-        except OSError:
-            pass
 
 
 def _open(path: str) -> int:
@@ -153,11 +133,3 @@ def _enlarge(pipe: int) -> bool:
 
 def _unread_bytes(pipe: int) -> int:
     return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0])
-
-
-def _remove(path: str) -> bool:
-    try:
-        os.remove(path)
-    except OSError:
-        return False
-    return True

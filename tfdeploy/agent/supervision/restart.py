@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Callable, List, Optional, Sequence
 
-from ...shared import TYPE_CHECKING
 from ...shared.outcome import describe_exit, signal_name
 from ...shared.protocol.record import Record, replace
 from ...shared.records import BACKOFF, FAILED, PEER_ERRORS, STOPPED, SUCCEEDED, Policy
 from . import shortage
-
-if TYPE_CHECKING:
-    from typing import Callable, List, Optional, Sequence
 
 # A shell reports the death by a signal as 128 + its number.
 SHELL_SIGNALS = range(129, 193)

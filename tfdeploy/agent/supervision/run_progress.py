@@ -11,17 +11,17 @@ from __future__ import annotations
 import os
 import threading
 from itertools import islice
+from typing import Iterator, Set, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem, state_file
+from ...shared import filesystem, state_file
 from ...shared.event_records import EVENTS
 from ...shared.units import MAX_ENTRIES
 from .. import paths
 from ..outputs import event_files
+from ..reports import progress
 
-if TYPE_CHECKING:
-    from typing import Iterator, Set, Tuple
+FileVersion = Tuple[object, ...]
 
-    FileVersion = Tuple[object, ...]
 
 # An index has the checksum of every tensor, also of a SavedModel's variables.
 MODELS = (".keras", ".h5", ".index", ".npz", ".pt", ".pth", ".safetensors")
@@ -51,8 +51,6 @@ class RunProgress:
             return self._count
 
     def _newest_step(self) -> int:
-        from ..reports import progress  # most supervisors never need it
-
         newest = progress.last_step(event_files.of_task(self._task_dir, self._checkpoint_dir))
         return newest.step if newest else -1
 

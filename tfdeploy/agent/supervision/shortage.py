@@ -6,13 +6,11 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
+from typing import Iterator, Optional
 
-from ...shared import TYPE_CHECKING
 from ...shared.filesystem import read_bytes
 from ..refusal import Refusal
-
-if TYPE_CHECKING:
-    from typing import Iterator, Optional
 
 # What Python raises, without an error number, if it cannot start a thread.
 V1_LIMIT = ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
@@ -60,8 +58,6 @@ def describe_oom_kill(kills: int) -> str:
     waited for, while the kernel killed `kills` processes for lack of memory; "" for no kill."""
     if kills <= 0:
         return ""
-    import resource  # rarely needed
-
     used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     what = "1 process" if kills == 1 else "{} processes".format(kills)
     text = ": the kernel killed {} for lack of memory; the task had used up to {:.0f} MB"

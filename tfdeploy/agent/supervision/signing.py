@@ -2,7 +2,7 @@
 
 A line is JSON {"sender", "nonce", "body", "mac"} with mac = HMAC-SHA256(secret, kind | sender |
 nonce | body). Each task has its own secret, which only it and the chief know: both sign with it
-what they say to each other. A long body is compressed. The answer is signed with the nonce of the
+what they say to each other. The answer is signed with the nonce of the
 request, so an old answer cannot be replayed; heartbeat.py protects against replayed requests.
 A host of the run may lie, so a message is validated where it is received: it has the declared
 types, and text of limited length, or it is Untrusted, and ends no supervisor.
@@ -12,34 +12,28 @@ no answer and is not believed.
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import hmac
 import json
 import os
-import zlib
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
 
-from ...shared import TYPE_CHECKING
 from ...shared.protocol.message import Invalid, Message, parse
 from ...shared.protocol.record import field
-from ...shared.records import Pace  # noqa: TC001 - as below
-from ...shared.trials import TrialOrder, TrialRecord  # noqa: TC001 - `parse` looks them up
+from ...shared.records import (
+    HeartbeatSettings,
+    Pace,
+)
+from ...shared.trials import TrialOrder, TrialRecord
 from ..machine.peers import as_source
 from ..machine.sockets import DeadlineSocket, connect
 
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
+Body = Dict[str, Any]
+T = TypeVar("T")
 
-    from ...shared.records import HeartbeatSettings
 
-    Body = Dict[str, Any]
-    T = TypeVar("T")
-
-MAX_LINE = 1 << 20
-MAX_BODY = 2 << 20  # ten thousand tasks need a tenth; JSON takes 20 times its size in memory
+MAX_LINE = 2 << 20  # ten thousand tasks need a quarter; JSON takes 20 times its size in memory
 MAX_DATA = 4 << 20
-LONG = 1 << 10  # bytes of a body, from which on it is compressed
-PACKED = "zlib "  # the start of a body that is compressed; no JSON starts with z
 # What a line is, as the strings that are signed.
 REQUEST, ANSWER = "ask", "answer"
 
@@ -89,7 +83,7 @@ def describe_data(body: Body, data: bytes) -> Body:
 
 def sign(secret: str, kind: str, sender: str, nonce: str, body: Body) -> bytes:
     """Return a signed line of this kind, REQUEST or ANSWER, from the task `sender`."""
-    text = _pack(json.dumps(body))
+    text = json.dumps(body)
     mac = _mac(secret, kind, sender, nonce, text)
     return json.dumps({"sender": sender, "nonce": nonce, "body": text, "mac": mac}).encode() + b"\n"
 
@@ -107,7 +101,7 @@ def verify(secret_of: Callable[[str], str], kind: str, line: bytes) -> Tuple[str
     if not is_signed:
         raise Untrusted("it does not know the secret")
     try:
-        body = json.loads(_unpack(text))
+        body = json.loads(text)
     except (ValueError, RecursionError):  # even the chief's host may lie
         raise Untrusted("its message is broken") from None
     if not isinstance(body, dict):
@@ -120,29 +114,6 @@ def _size_of_data(answer: Body) -> int:
     if type(size) is not int or not 0 <= size <= MAX_DATA:
         raise Untrusted("it announces {:.40} bytes".format(repr(size)))
     return size
-
-
-def _pack(text: str) -> str:
-    """Compress a long body: a list of a thousand tasks repeats itself."""
-    if len(text) < LONG:
-        return text
-    packed = binascii.b2a_base64(zlib.compress(text.encode()), newline=False)
-    return PACKED + packed.decode()
-
-
-def _unpack(text: str) -> str:
-    """Return the text that `_pack` got. Raises ValueError, and Untrusted if it is too long."""
-    if not text.startswith(PACKED):
-        return text
-    unpacker = zlib.decompressobj()
-    try:
-        packed = binascii.a2b_base64(text[len(PACKED) :])
-        unpacked = unpacker.decompress(packed, MAX_BODY).decode()
-    except zlib.error as error:
-        raise ValueError(str(error)) from None
-    if not unpacker.eof:
-        raise Untrusted("its message is longer than {} bytes".format(MAX_BODY))
-    return unpacked
 
 
 def _mac(secret: str, kind: str, *signed: str) -> str:

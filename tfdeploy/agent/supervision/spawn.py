@@ -8,16 +8,11 @@ import signal
 import socket
 import subprocess
 from contextlib import suppress
+from typing import Callable, Dict
 
-from ...shared import TYPE_CHECKING
-from ...shared.records import OPEN, STRICT
+from ...shared.records import OPEN, STRICT, Launch
 from .. import paths
 from ..machine import guard, interfaces, process
-
-if TYPE_CHECKING:
-    from typing import Callable, Dict
-
-    from ...shared.records import Launch
 
 PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
 SAVES, VERSIONS = "TFDEPLOY_SAVES", "TFDEPLOY_VERSIONS"

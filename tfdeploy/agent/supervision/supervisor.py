@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from typing import Any, Callable, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING, filesystem, records
+from ...shared import filesystem, records
 from ...shared.filesystem import NO_SPACE
 from ...shared.outcome import describe_exit
 from ...shared.protocol.record import replace
@@ -17,19 +19,15 @@ from ...shared.records import BACKOFF, FAILED, QUEUED, STARTING, STRICT, Launch,
 from .. import own_folders, paths
 from ..machine import guard, leases, process
 from ..machine.peers import PeerList
+from ..reports import pace
 from ..reports.history import History
 from . import membership, restart, shortage
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
+from .termination import Order
+from .turn import Turn
 from .watch import FIRST_TICK_S, SETTLED_S, SIGNALS, STOP, TICK_S, AttemptWatch, order_of_signal
-
-if TYPE_CHECKING:
-    import subprocess
-    from typing import Any, Callable, List, Optional, Tuple
-
-    from .termination import Order
-    from .turn import Turn
 
 PACE_EVERY_S = 30.0
 
@@ -53,15 +51,11 @@ class Supervisor:
         self._oom_kills = 0  # of the machine, at the start of the last attempt
         self._order: Optional[Order] = None  # the last one that ended the task
         log = paths.log(launch.project, launch.run, launch.task)
-        self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
+        self.log = TaskLog(log, launch.log_limit_bytes)
         ports = guard.hold_ports(task_dir) if launch.network == STRICT else None
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
-        self._turn: Optional[Turn] = None
-        if launch.submitted:
-            from .turn import Turn  # most runs are not queued
-
-            self._turn = Turn(launch, task_dir, self.membership)
+        self._turn = Turn(launch, task_dir, self.membership) if launch.submitted else None
         self.write(first)
 
     def run(self) -> None:
@@ -89,8 +83,6 @@ class Supervisor:
 
         def record() -> None:
             time.sleep(PACE_EVERY_S)
-            from ..reports import pace  # a short task never needs it
-
             report = self.membership.report_pace
             pace.record(self.launch, self.task_dir, lambda: self.state.pid, report, PACE_EVERY_S)
 
@@ -288,7 +280,7 @@ class Supervisor:
         """
         heartbeat_lease = self._leases[:1] if self.launch.is_chief else []
         leases.release([lease for lease in self._leases if lease not in heartbeat_lease])
-        self.log.close()
+        self.log.flush()
         if self._order is not STOP:
             self.membership.leave(self._order)
             if self.membership.all_others_ended():
@@ -298,5 +290,5 @@ class Supervisor:
 
 
 def print_to_log(error: BaseException) -> None:
-    """Print to supervisor.log. (Importing the module traceback would cost every start 2 ms.)"""
+    """Print to supervisor.log."""
     sys.excepthook(type(error), error, error.__traceback__)

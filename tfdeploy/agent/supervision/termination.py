@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from ...shared import TYPE_CHECKING
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
 from ...shared.outcome import IDLE_KEY
 from ...shared.protocol.record import Record
 from ...shared.records import ENDED, FAILED, STOPPED, SUCCEEDED, Launch
 from ..machine.leases import format_age
-
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 # After this time a worker has ended by itself, or will not. A ps must outlive the workers (see
 # runs/stop.py).

@@ -11,20 +11,17 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from typing import List, Union
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import records
 from ...shared.records import Launch, gpu_need
 from .. import paths
 from ..machine import gpus, leases
 from ..queue import places, resources
+from ..queue.places import Place
 from ..refusal import Refusal
 from .heartbeat import ASIDE, GO
-
-if TYPE_CHECKING:
-    from typing import List, Union
-
-    from ..queue.places import Place
-    from .membership import ChiefMembership, OtherMembership
+from .membership import ChiefMembership, OtherMembership
 
 POLL_S, BEHIND_POLL_S = 5.0, 15.0  # of a task that waits for long: the first one, and others
 # After which time it looks again at what another program uses: nvidia-smi is slow.

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
+from typing import Callable, Dict, List, Optional, Tuple
 
-from ...shared import TYPE_CHECKING, records
-from ...shared.records import BACKOFF, FAILED, OPEN, STRICT
-from ..machine import grpc_health, guard, process
+from ...shared import records
+from ...shared.records import BACKOFF, FAILED, OPEN, STRICT, Launch
+from ..machine import grpc_health, guard, listeners, process
 from ..machine.guard import ExposedPorts
+from ..outputs import event_files
+from .log import TaskLog
 from .termination import Order
-
-if TYPE_CHECKING:
-    import subprocess
-    from typing import Callable, Dict, List, Optional, Tuple
-
-    from ...shared.records import Launch
-    from .log import TaskLog
 
 STOP = Order("on request")
 STOP_RUN = Order("on request", stops_run=True)
@@ -146,8 +143,6 @@ class AttemptWatch:
 
     def _rendezvous_holder(self, port: int) -> Optional[int]:
         """Return the task's process that listens on the chief's port or has a connection to it."""
-        from ..machine import listeners  # other tasks do not need it
-
         if self.launch.is_chief:
             inodes = {inode for _, inode in listeners.of_port(port)}
         else:
@@ -208,8 +203,6 @@ class AttemptWatch:
         gap_s, self._stall_checked_at = now - self._stall_checked_at, now
         if gap_s > STALL_CHECK_EVERY_S * STOOD_STILL:
             self._events_changed_at = now
-        from ..outputs import event_files  # only needed with stall_timeout_s
-
         files = event_files.of_task(self._task_dir, self.launch.checkpoint_dir)
         sizes = sorted((file.full_path, file.size) for file in files)
         if sizes != self._event_sizes:

@@ -57,8 +57,8 @@ LOG_LINES = 20  # of each log that an error shows
 
 
 class Launching:
-    """One start of a run. `streams` report what follows on the hosts that have started their tasks,
-    if the fleet stays connected to all of its hosts. `has_started`: all hosts have."""
+    """One start of a run. `streams` report what follows on the hosts that have started their tasks.
+    `has_started`: all hosts have."""
 
     def __init__(
         self, fleet: Fleet, run: Run, launches_on: Callable[[str], tuple[Launch, ...]]
@@ -103,17 +103,13 @@ class Launching:
                 if is_late or self._run.id > conflict.run:
                     raise
             else:
-                self._keep(agent.host, stream)
+                self.streams[agent.host] = stream
+                if self._is_closed:
+                    stream.close()
                 if not isinstance(started, Started):
                     raise AgentError(agent.host, "invalid answer: it reports no start")
                 return started
             time.sleep(LEASE_RETRY_S)
-
-    def _keep(self, host: str, stream: AnswerStream[RunEvent]) -> None:
-        if self._fleet.stays_connected:
-            self.streams[host] = stream
-        if self._is_closed or not self._fleet.stays_connected:
-            stream.close()
 
 
 # Until all tasks are READY

@@ -32,9 +32,9 @@ class HostFacts:
     is what keeps the program of the tasks from starting.
     `libraries` are versions by name, as far as they are known. `python` is the program that runs
     the tasks, that of their `environment` if they have one. `gpus` are the names of the GPUs that
-    nvidia-smi lists, by index. `directory_id` identifies the host's directory. `ahead_s` is the
-    offset of its clock from the controller's. `problems`, (message, hint), would make a
-    start fail; `gpu_problems` may.
+    nvidia-smi lists, by index. `directory_id` identifies the host's directory. `ahead_s` is by
+    how much its clock is at least ahead of the controller's, however long the messages took.
+    `problems`, (message, hint), would make a start fail; `gpu_problems` may.
     """
 
     host: str
@@ -92,10 +92,12 @@ def ask_facts(agent: Agent, intent: Intent, launches: Sequence[Launch]) -> HostF
         sources=program.sources(intent, modules),
         statements=program.statements(intent, modules),
     )
+    sent = time.time()
     facts = agent.ask(request, TIMEOUT_S)
+    received = time.time()
     if list(facts.imports) != ([] if facts.unbuilt else request.imports):
         raise AgentError(agent.host, f"invalid answer: imports {[*facts.imports]!r:.40}")
-    parsed = parse_facts(agent.host, facts, time.time())
+    parsed = parse_facts(agent.host, facts, sent, received)
     return replace(parsed, python=python, environment=environment)
 
 
@@ -108,8 +110,10 @@ def _programs(launches: Sequence[Launch]) -> dict[str, list[str]]:
     }
 
 
-def parse_facts(host: str, facts: SurveyAnswer, now: float) -> HostFacts:
-    """Return the facts that a host reported; `now` is the controller's time."""
+def parse_facts(host: str, facts: SurveyAnswer, sent: float, received: float) -> HostFacts:
+    """Return the facts that a host reported. By the controller's clock, it was asked at `sent`, and
+    its answer was read at `received`."""
+    started, ended = facts.times
     return HostFacts(
         host,
         next((found.python for found in facts.imports.values() if found.python), facts.version),
@@ -118,7 +122,7 @@ def parse_facts(host: str, facts: SurveyAnswer, now: float) -> HostFacts:
         facts.rsync,
         facts.here,
         facts.free_bytes,
-        facts.time - now,
+        max(0.0, ended - received) + min(0.0, started - sent),
         tuple(facts.hindrances),
         _libraries(facts),
         facts.unbuilt,

@@ -23,8 +23,8 @@ from tfdeploy.shared.records import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.following import Following
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
 
@@ -33,9 +33,9 @@ TIMEOUT_S = 15.0  # a busy host answers late, and a false alarm would end the st
 ANY_ANSWER = (READY, NOT_GRPC, WRONG_TASK, FROZEN)
 
 
-def check_reachability(fleet: Fleet, run: Run, following: Following) -> None:
-    """End the following of a run whose tasks are READY by asking each host whom it reaches; raise
-    TaskNotReady for each task that a host can't reach although its tasks depend on it.
+def check_reachability(fleet: Fleet, run: Run) -> None:
+    """Ask each host of a run whose tasks are READY whom it reaches; raise TaskNotReady for each
+    task that a host can't reach although its tasks depend on it.
 
     The host of each worker connects to the ps (without ps: to workers) at the addresses in the
     cluster spec, unless the tasks have met at the chief's port; every host asks the chief's
@@ -44,19 +44,15 @@ def check_reachability(fleet: Fleet, run: Run, following: Following) -> None:
     plan, training = run.plan, run.inventory.training
     ready = {p: frameworks.ready(training, plan, p) for p in plan.placements}
 
-    def request(host: str) -> Peers:
+    def ask(agent: Agent) -> PeersAsked:
         peers = [
             Peer(str(p.task), str(roles.script_task(training, p.task)), p.address, p.port)
-            for p in plan.reachability_targets(host)
+            for p in plan.reachability_targets(agent.host)
             if ready[p] in (SERVER, PORT) and p.port is not None
         ]
-        return Peers(run.inventory.project, run.id, peers, TIMEOUT_S)
+        return agent.ask(Peers(run.inventory.project, run.id, peers, TIMEOUT_S))
 
-    answers, failed = following.finish_with({host: request(host) for host in plan.hosts})
-    raise_all(failed)
-    # The stream of a host whose tasks have succeeded has ended before.
-    unasked = [host for host in plan.hosts if host not in answers]
-    answers |= fleet.each(unasked, lambda agent: agent.ask(request(agent.host)))
+    answers = fleet.each(plan.hosts, ask)
     expected = {str(p.task): ANY_ANSWER if ready[p] == PORT else (READY,) for p in ready}
     errors = [*_unreached_tasks(plan, answers, expected), *_unreached_supervisor(plan, answers)]
     if errors:

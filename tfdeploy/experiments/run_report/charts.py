@@ -67,9 +67,9 @@ def _log_charts(runs: Sequence[TrainedRun], labels: Sequence[str], prefix: str) 
             xs = [float(point.step) for point in shown]
             lines += [Line(run.label, xs, [_number(point) for point in shown])] if shown else []
         if lines:
-            panel = Panel("", unit, "", lines, log=_log_axis(LOSS, lines))
-            svg = plots.to_web_svg(panel, labels, f"{prefix}-{unit}")
             title = "loss, as the log prints it"
+            panel = Panel(title, unit, lines, log_y=_needs_log_axis(title, lines))
+            svg = plots.to_web_svg(panel, labels, f"{prefix}-{unit}")
             yield Chart(title, svg, f"The loss over {unit}s. {describe(lines)}")
 
 
@@ -115,8 +115,8 @@ def draw_panel(panel: TimePanel, axis: TimeAxis, name: str, of: str = "run") -> 
     title = escape_line(panel.title)
     title = title if len(title) <= MAX_TITLE else f"{title[:MAX_TITLE]}…"
     drawn = Panel(
-        "", f"{axis.unit} since the {of}'s start", "", [axis.scale(line) for line in panel.lines],
-        log=_log_axis(title, panel.lines), xlimits=axis.limits,
+        title, f"{axis.unit} since the {of}'s start", [axis.scale(line) for line in panel.lines],
+        log_y=_needs_log_axis(title, panel.lines), xlimits=axis.limits,
         ylimits=(0.0, panel.top) if panel.top else None,
     )  # fmt: skip
     svg = plots.to_web_svg(drawn, panel.labels, name)
@@ -124,12 +124,13 @@ def draw_panel(panel: TimePanel, axis: TimeAxis, name: str, of: str = "run") -> 
     return Chart(title, svg, f"{title} over time. {describe(panel.lines)}", legend)
 
 
-def _log_axis(title: str, lines: Sequence[Line]) -> str:
-    """Return "y" for a loss whose values differ so much that a linear axis hides most of them."""
+def _needs_log_axis(title: str, lines: Sequence[Line]) -> bool:
+    """Return whether it is a loss whose values differ so much that a linear axis hides most of
+    them."""
     numbers = [y for line in lines for y in line.ys if math.isfinite(y)]
     if LOSS not in title.lower() or not numbers or min(numbers) <= 0:
-        return ""
-    return "y" if max(numbers) / min(numbers) > LOG_RATIO else ""
+        return False
+    return max(numbers) / min(numbers) > LOG_RATIO
 
 
 def describe(lines: Sequence[Line]) -> str:

@@ -285,18 +285,15 @@ def results(run: Run) -> Results:
 
 
 def log_tail(run: Run, task_file_name: str) -> tuple[str, ...]:
-    """Return the last lines of a collected log; none if it was not collected. Raises OSError."""
+    """Return the last lines of a collected log; none if it was not collected."""
     text = _read_end(run.folder / "logs" / f"{task_file_name}.log", TAIL_BYTES)
     return tuple(clean_line(line) for line in text.split("\n")[-TAIL_LINES - 1 :] if line)
 
 
 def _read_end(log: Path, size: int) -> str:
-    """Return the last `size` bytes of a log as text; "" if it was not collected. Raises OSError."""
-    if not log.is_file() or log.is_symlink():
-        return ""
-    with log.open("rb") as content:
-        content.seek(max(0, content.seek(0, os.SEEK_END) - size))
-        return content.read(size).decode(errors="replace")
+    """Return the last `size` bytes of a log as text; "" if it was not collected."""
+    data = b"" if log.is_symlink() else filesystem.read_end(str(log), size)
+    return data.decode(errors="replace")
 
 
 def clean_line(line: str) -> str:

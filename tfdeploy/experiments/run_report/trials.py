@@ -144,7 +144,7 @@ def _curves(run: Run, best: Sequence[Trial], name: str) -> Chart | None:
     if not lines:
         return None
     title = f"{objective} of the best trials"
-    panel = Panel("", "step or epoch", "", lines)
+    panel = Panel(title, "step or epoch", lines)
     svg = plots.to_web_svg(panel, [_label(trial) for trial in best], name)
     return charts.Chart(escape_line(title), svg, f"{title} over steps. {charts.describe(lines)}")
 

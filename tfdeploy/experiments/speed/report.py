@@ -5,18 +5,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.experiments.repeats import MIN_RUNS
 from tfdeploy.experiments.speed import verdicts
-from tfdeploy.experiments.speed.results import ENDED, Cell
+from tfdeploy.experiments.speed.results import ENDED, MIN_RUNS, RUNNING, Cell
 from tfdeploy.formatting.humanize import KILO, format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
+    from tfdeploy.experiments.speed.results import CellResults, Result, Spread, Sweep
     from tfdeploy.experiments.speed.verdicts import PsVerdict, WorkerVerdict
 
 UNKNOWN = "-"
@@ -57,10 +55,8 @@ class SweepCell:
 
 @dataclass(frozen=True)
 class SweepDocument:
-    """The measurements, as in sweep.json."""
+    """The measurements."""
 
-    terms: Mapping[str, Any]
-    """What all runs have in common: keys of hosts.toml, the release, the options."""
     synchronous: bool
     """Whether each step takes a batch from every worker."""
     base: Cell | None
@@ -78,7 +74,6 @@ class SweepDocument:
 def sweep_document(sweep: Sweep) -> SweepDocument:
     of_ps = list(verdicts.enough_ps(sweep))
     return SweepDocument(
-        terms=sweep.terms,
         synchronous=sweep.synchronous,
         base=sweep.base.cell if sweep.base else None,
         cells=[_cell(sweep, results) for results in sweep],
@@ -117,6 +112,8 @@ def _range_of(spread: Spread | None) -> tuple[float, float] | None:
 
 def line(result: Result) -> str:
     """Return one line such as `1 ps, 2 workers: 31.2 steps/s (repeat 2)`."""
+    if result.result == RUNNING:
+        return f"{result.cell}, repeat {result.repeat}: run {result.run}"
     if result.result == ENDED or result.rate is None:
         verb = "not compared" if result.result == ENDED else result.result
         return f"{result.cell}: {verb}: {_first_line(result)}"

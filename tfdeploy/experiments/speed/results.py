@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from itertools import groupby
+from statistics import median
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from tfdeploy.experiments.repeats import Spread, spread_of
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from tfdeploy.experiments.scalars import Series
 
 # The first part of the time, in which sessions, queues and caches reach their normal speed.
 WARM_UP = 0.25
+MIN_RUNS = 3  # of two, the ranges of equal things are separate in one of three cases
 
 RUNNING = "running"
 MEASURED = "measured"
@@ -60,7 +61,7 @@ class Result:
     run: str
     """Its id."""
     result: str = RUNNING
-    """`measured`, `ended` before its time, `failed` or `running`."""
+    """`measured`, `ended` before its time, or `failed`."""
     reason: str = ""
     """Why it ended or failed."""
     rate: Rate | None = None
@@ -68,6 +69,39 @@ class Result:
     """Its number among the cell's runs, from 1."""
     hosts: tuple[str, ...] = ()
     """The hosts with its tasks."""
+
+
+class Spread(NamedTuple):
+    """The median of `n` measurements, and the smallest and the largest of them."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+    def scaled(self, factor: float) -> Spread:
+        """Return all values times a positive factor."""
+        return Spread(self.median * factor, self.low * factor, self.high * factor, self.n)
+
+    def over(self, base: Spread) -> Spread:
+        """Return the ratio of the medians, between the smallest and the largest possible ratio of
+        one measurement of each."""
+        ratios = (self.median / base.median, self.low / base.high, self.high / base.low)
+        return Spread(*ratios, min(self.n, base.n))
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are enough measurements to compare them with others."""
+        return self.n >= MIN_RUNS
+
+    def differs_from(self, other: Spread) -> bool:
+        """Return whether both have enough measurements and their ranges don't overlap.
+
+        Of two equal things this says so by chance, of one pair in C(2n, n) / 2: in ten if each is
+        measured three times, in 126 if five times.
+        """
+        overlaps = self.low <= other.high and other.low <= self.high
+        return self.is_enough and other.is_enough and not overlaps
 
 
 @dataclass(frozen=True)
@@ -93,31 +127,25 @@ class CellResults:
     @property
     def steps_per_s(self) -> Spread | None:
         rates = [run.rate.steps_per_s for run in self.measured if run.rate]
-        return spread_of(rates) if rates else None
+        return Spread(median(rates), min(rates), max(rates), len(rates)) if rates else None
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """All results so far by their cell and repeat, and the `terms` that they have in common.
+    """All results so far.
 
     If `synchronous`, a step takes a batch from each worker. If there is a `chief` of its own, it
     trains like a worker in cells without ps.
     """
 
-    results: Mapping[tuple[Cell, int], Result]
-    terms: Mapping[str, Any]
+    results: Sequence[Result]
     synchronous: bool = False
     chief: bool = False
 
     def __iter__(self) -> Iterator[CellResults]:
-        return iter(self._cells)
-
-    @cached_property
-    def _cells(self) -> tuple[CellResults, ...]:
-        runs: dict[Cell, list[Result]] = {}
-        for cell, repeat in sorted(self.results):
-            runs.setdefault(cell, []).append(self.results[cell, repeat])
-        return tuple(CellResults(cell, tuple(of_cell)) for cell, of_cell in runs.items())
+        ordered = sorted(self.results, key=lambda result: (result.cell, result.repeat))
+        for cell, runs in groupby(ordered, key=lambda result: result.cell):
+            yield CellResults(cell, tuple(runs))
 
     @property
     def measured(self) -> tuple[CellResults, ...]:

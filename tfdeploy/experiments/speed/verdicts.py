@@ -5,13 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfdeploy.experiments.repeats import MIN_RUNS
+from tfdeploy.experiments.speed.results import MIN_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.results import CellResults, Sweep
+    from tfdeploy.experiments.speed.results import CellResults, Spread, Sweep
 
 # The fewest ps with which workers reach this part of their best speed are enough.
 ENOUGH = 0.95

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
-from .message import Message, Request
+from typing import Dict, List
 
-if TYPE_CHECKING:
-    from typing import Dict, List
+from .message import Message, Request
 
 
 class EnvironmentState(Message):
@@ -27,7 +25,6 @@ class FindEnvironment(Request[EnvironmentState]):
     """Ask whether a host has an environment, and what could build it."""
 
     VERB = "environment"
-    REPEATABLE = True
     project: str
     environment: str
     uv: str = ""

@@ -4,78 +4,53 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any, Dict, Generic, Iterator, Tuple, Type, TypeVar
 
-from .. import TYPE_CHECKING
-from .record import Fields, field_types
+from .record import Fields, dataclass_transform, field_types
 
-if TYPE_CHECKING:
-    from typing import (
-        Any,
-        ClassVar,
-        Dict,
-        Generic,
-        Iterator,
-        Tuple,
-        Type,
-        TypeVar,
-        dataclass_transform,
-    )
+A = TypeVar("A")
+T = TypeVar("T")
 
-    A = TypeVar("A")
-    T = TypeVar("T")
 
-    @dataclass_transform()
-    class Message(Fields):
-        def __init__(self, *values: Any, **named: Any) -> None: ...
+@dataclass_transform()
+class Message(Fields):
+    """What one side sends to the other."""
 
-    class Request(Message, Generic[A]):
-        VERB: ClassVar[str]
-        REPEATABLE: ClassVar[bool]
-        READS_RUN: ClassVar[bool]
-        MAX_ANSWER_BYTES: ClassVar[int]
-        ANSWER: ClassVar[Tuple[Type[Any], ...]]
 
-    class RunRequest(Request[A]):
-        project: str
-        run: str
+class Request(Message, Generic[A]):
+    """`VERB` is its name on the wire, that of the class if it has no other. `Request[Answer]` is
+    answered by `Answer`, or, if that has subclasses, by a stream of them. A longer answer than
+    MAX_ANSWER_BYTES is refused. A request that READS_RUN is refused if its run was deleted from the
+    host."""
 
-    class TaskRequest(RunRequest[A]):
-        task: str
+    VERB = ""
+    READS_RUN = False
+    MAX_ANSWER_BYTES = 4 << 20
+    ANSWER = ()  # type: Tuple[Type[Any], ...]  # an annotation would make it a field
 
-else:
+    def __init_subclass__(cls) -> None:
+        if "VERB" not in vars(cls):
+            words = ("_" + each.lower() if each.isupper() else each for each in cls.__name__)
+            cls.VERB = "".join(words).lstrip("_")
 
-    class Message(Fields):
-        """What one side sends to the other."""
+    def __class_getitem__(cls, answer: Any) -> Any:
+        if isinstance(answer, TypeVar):
+            return cls
+        answers = tuple(answer.__subclasses__()) or (answer,)
+        return type("Request", (cls,), {"ANSWER": answers, "__module__": cls.__module__})
 
-    class Request(Message):
-        """`VERB` is its name on the wire, that of the class if it has no other. `Request[Answer]`
-        is answered by `Answer`, or, if that has subclasses, by a stream of them. A longer answer
-        than MAX_ANSWER_BYTES is refused. A REPEATABLE request does nothing more if a host gets it
-        twice. One that READS_RUN is refused if its run was deleted from the host."""
 
-        REPEATABLE = False
-        READS_RUN = False
-        MAX_ANSWER_BYTES = 4 << 20
+class RunRequest(Request[A]):
+    """A request about a run."""
 
-        def __init_subclass__(cls) -> None:
-            if "VERB" not in vars(cls):
-                words = ("_" + each.lower() if each.isupper() else each for each in cls.__name__)
-                cls.VERB = "".join(words).lstrip("_")
+    project: str
+    run: str
 
-        def __class_getitem__(cls, answer: type) -> type:
-            answers = tuple(answer.__subclasses__()) or (answer,)
-            return type("Request", (cls,), {"ANSWER": answers, "__module__": cls.__module__})
 
-    class RunRequest(Request):
-        """A request about a run."""
+class TaskRequest(RunRequest[A]):
+    """A request about a task."""
 
-        project: str
-        run: str
-
-    class TaskRequest(RunRequest):
-        """A request about a task."""
-
-        task: str
+    task: str
 
 
 # The start of every line that is meant for the controller.
@@ -102,7 +77,7 @@ LONG_LIST = 64 << 20  # MAX_ANSWER_BYTES of an answer with all files of a folder
 MOST = 1 << 63  # above everything that is counted in bytes, seconds or nanoseconds since 1970
 
 
-class Invalid(Exception):
+class Invalid(ValueError):
     """A message does not have the fields, or the types, that it must have."""
 
 
@@ -135,7 +110,7 @@ def parse_lines(kind: Type[T], data: bytes) -> Iterator[T]:
     for line in data.splitlines():
         try:
             yield parse(kind, json.loads(line))
-        except (Invalid, ValueError, RecursionError):
+        except (ValueError, RecursionError):
             continue
 
 

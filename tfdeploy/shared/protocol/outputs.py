@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
-from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
+from typing import Dict, List, Optional, Tuple
 
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
+from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 
 
 class HashedFile(Message):
@@ -67,7 +65,6 @@ class Pin(TaskRequest[PinAnswer]):
     exits."""
 
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     every: bool
 
@@ -109,7 +106,6 @@ class ListEvents(TaskRequest[EventFiles]):
 
     VERB = "events"
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -164,7 +160,6 @@ class ListOutputs(TaskRequest[TaskOutputs]):
 
     VERB = "outputs"
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -190,7 +185,6 @@ class FindFiles(TaskRequest[FoundFiles]):
 
     VERB = "find"
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     names: List[str]
 
@@ -280,7 +274,6 @@ class ListReplicas(RunRequest[ReplicatedOutputs]):
     """List the copies of the chief's outputs on this host."""
 
     VERB = "replicated"
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -307,7 +300,6 @@ class ListResults(Request[ResultsAnswer]):
     """List everything that would be lost if these runs were deleted, task by task."""
 
     VERB = "results"
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     runs: List[str]

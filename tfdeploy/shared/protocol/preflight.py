@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
+from typing import Dict, List, Optional, Tuple
+
 from ..records import OPEN, GpuNeed
 from .message import Message, Request, RunRequest, TaskRequest
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
 
 
 class ImportFacts(Message):
@@ -44,8 +42,8 @@ class ProgramError(Message):
 class SurveyAnswer(Message):
     """`version` is the agent's Python; `imports` are the modules that the tasks' Python was asked
     to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` are
-    (message, hint) pairs, of what would keep a start from going well;
-    `time` is the host's clock in seconds since 1970. `driver` is the version of NVIDIA's;
+    (message, hint) pairs, of what would keep a start from going well; `times` are when the host
+    started and finished, by its clock in seconds since 1970. `driver` is the version of NVIDIA's;
     `unbuilt`: the tasks' environment is not built, so nothing was imported. `gpu_problems` are
     sentences about GPUs with which something may be wrong."""
 
@@ -56,7 +54,7 @@ class SurveyAnswer(Message):
     here: str
     free_bytes: int
     hindrances: List[Tuple[str, str]]
-    time: float
+    times: Tuple[float, float]
     driver: str
     unbuilt: bool
     program: List[ProgramError] = []  # noqa: RUF012 - nothing changes it
@@ -69,7 +67,6 @@ class Survey(Request[SurveyAnswer]):
     `environment` is the tasks' Python environment, "" for none. `sources` are texts of Python files
     to compile, by their paths; `statements` are imports to try."""
 
-    REPEATABLE = True
     python: str
     env: Dict[str, str]
     need: GpuNeed
@@ -109,7 +106,6 @@ class Explore(Request[MachineFacts]):
     """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at;
     `framework` is the module that tasks need, such as tensorflow."""
 
-    REPEATABLE = True
     pythons: List[str]
     framework: str
 
@@ -144,7 +140,6 @@ class FreePorts(Message):
 class Ports(Request[FreePorts]):
     """Ask for `count` free ports, of any or `among` these."""
 
-    REPEATABLE = True
     count: int
     among: List[int] = []  # noqa: RUF012 - as above
 
@@ -176,7 +171,6 @@ class PeersAsked(Message):
 class Peers(RunRequest[PeersAsked]):
     """Connect to tasks on other hosts, and to the chief's supervisor."""
 
-    REPEATABLE = True
     peers_asked: List[Peer]
     timeout_s: float
 
@@ -190,7 +184,6 @@ class StillRunning(Message):
 class UnfinishedTasks(TaskRequest[StillRunning]):
     """Ask the chief's supervisor which tasks are still running; `task` is the chief."""
 
-    REPEATABLE = True
     timeout_s: float
 
 
@@ -217,7 +210,6 @@ class FindLiveTasks(Request[LiveTasks]):
     """Ask which tasks of any user run on the host."""
 
     VERB = "live_tasks"
-    REPEATABLE = True
 
 
 class Interface(Message):

@@ -6,80 +6,74 @@ Type checkers see dataclasses (PEP 681), so a renamed field is found before anyt
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Callable, Dict, Type, TypeVar
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional, Type, TypeVar, dataclass_transform
+    from typing import dataclass_transform as dataclass_transform
+else:
 
-    R = TypeVar("R", bound="Record")
-    T = TypeVar("T")
+    def dataclass_transform(**_: Any) -> Any:
+        """Do nothing: it is for type checkers, and Python 3.11 has it."""
+        return lambda kind: kind
+
+
+R = TypeVar("R", bound="Record")
+T = TypeVar("T")
 
 
 class Declared:
     """What a record's class says of a field besides its type."""
 
-    def __init__(self, default_factory: Any, kind: Any) -> None:
+    def __init__(self, default_factory: Any) -> None:
         self.default_factory = default_factory
-        self.kind = kind
 
 
-def field(
-    *,
-    default_factory: Optional[Callable[[], T]] = None,
-    kind: Optional[Type[T]] = None,
-) -> T:
-    """Declare a field with a fresh default for each record, or of the record `kind`."""
-    declared: Any = Declared(default_factory, kind)
+def field(*, default_factory: Callable[[], T]) -> T:
+    """Declare a field with a fresh default for each record."""
+    declared: Any = Declared(default_factory)
     return declared  # type: ignore[no-any-return]
 
 
-REQUIRED: Any = Declared(None, None)
+REQUIRED: Any = object()
 FIELD_TYPES: Dict[Type[Any], Dict[str, str]] = {}  # found so far; an answer has many messages
 
-if TYPE_CHECKING:
 
-    class Fields: ...
+class Fields:
+    """Fields are the annotations of the class, in order; class attributes are defaults."""
 
-    @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-    class Record(Fields):
-        def __init__(self, *values: Any, **named: Any) -> None: ...
-
-else:
-
-    class Fields:
-        """Fields are the annotations of the class, in order; class attributes are defaults."""
-
-        def __init__(self, *values: object, **named: object) -> None:
-            names = field_types(type(self))
-            given = dict(zip(names, values), **named)  # noqa: B905 - Python 3.8 has no strict
-            unknown = [name for name in given if name not in names]
-            missing = []
-            for name in names:
-                if name not in given:
-                    default = getattr(self, name, REQUIRED)
+    def __init__(self, *values: object, **named: object) -> None:
+        names = field_types(type(self))
+        given = dict(zip(names, values), **named)  # noqa: B905 - Python 3.8 has no strict
+        unknown = [name for name in given if name not in names]
+        missing = []
+        for name in names:
+            if name not in given:
+                default = getattr(self, name, REQUIRED)
+                if default is REQUIRED:
+                    missing.append(name)
+                else:
                     is_declared = isinstance(default, Declared)
-                    if is_declared and default.default_factory is None:
-                        missing.append(name)
-                    else:
-                        given[name] = default.default_factory() if is_declared else default
-            if missing or unknown or len(values) > len(names):
-                words = "{}: missing {}, unknown {}".format(type(self).__name__, missing, unknown)
-                raise TypeError(words)
-            self.__dict__.update(given)
+                    given[name] = default.default_factory() if is_declared else default
+        if missing or unknown or len(values) > len(names):
+            words = "{}: missing {}, unknown {}".format(type(self).__name__, missing, unknown)
+            raise TypeError(words)
+        self.__dict__.update(given)
 
-        def __eq__(self, other: object) -> bool:
-            return type(other) is type(self) and to_json(other) == to_json(self)
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and to_json(other) == to_json(self)
 
-        def __repr__(self) -> str:
-            given = [(n, v) for n, v in vars(self).items() if v not in (None, "", [], {})]
-            values = ", ".join("{}={!r}".format(name, value) for name, value in given)
-            return "{}({})".format(type(self).__name__, values)
+    def __repr__(self) -> str:
+        given = [(n, v) for n, v in vars(self).items() if v not in (None, "", [], {})]
+        values = ", ".join("{}={!r}".format(name, value) for name, value in given)
+        return "{}({})".format(type(self).__name__, values)
 
-    class Record(Fields):
-        """Fields that never change."""
 
-        def __setattr__(self, name: str, value: object) -> None:
-            raise AttributeError("{}.{} cannot be changed".format(type(self).__name__, name))
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Record(Fields):
+    """Fields that never change."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("{}.{} cannot be changed".format(type(self).__name__, name))
 
 
 def replace(record: R, **changes: Any) -> R:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
-from .message import LONG_LIST, Done, Message, Request
+from typing import Any, Dict, List, Optional
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+from .message import LONG_LIST, Done, Message, Request
 
 
 class ReleaseState(Message):
@@ -20,7 +18,6 @@ class FindRelease(Request[ReleaseState]):
     """Ask whether a host has a release."""
 
     VERB = "offer"
-    REPEATABLE = True
     project: str
     release: str
 
@@ -39,7 +36,6 @@ class ListMissing(Request[MissingFiles]):
     """Begin a release, or continue with one, from the files that the host has already."""
 
     VERB = "lacks"
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     release: str

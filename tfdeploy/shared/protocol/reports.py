@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
+from typing import Dict, List, Optional, Tuple
+
 from ..records import TaskReport
 from ..trials import TrialRecord
 from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 from .record import field
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
 
 
 class TaskReports(Message):
@@ -22,7 +20,6 @@ class Status(RunRequest[TaskReports]):
     """Ask how a run's tasks are, with the last `tail` lines of each log."""
 
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     tail: int
 
@@ -49,13 +46,10 @@ class HostQueue(Message):
 class ListQueue(Request[HostQueue]):
     """Ask which runs wait on a host."""
 
-    REPEATABLE = True
-
 
 class Move(TaskRequest[Done]):
     """Give a run that waits another priority; `task` is its chief."""
 
-    REPEATABLE = True
     priority: int
 
 
@@ -70,7 +64,6 @@ class Logs(RunRequest[LogFiles]):
     """Ask which log files a host has of a run."""
 
     READS_RUN = True
-    REPEATABLE = True
 
 
 class RecordedTrials(Message):
@@ -83,7 +76,6 @@ class ListTrials(RunRequest[RecordedTrials]):
     """Ask what a host has recorded of a run's trials."""
 
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
 
@@ -169,7 +161,6 @@ class LookAtHost(Request[HostState]):
     """Look at what a host has, and who uses it, with the rights of an ordinary user."""
 
     VERB = "look"
-    REPEATABLE = True
 
 
 class HostUse(Message):
@@ -261,7 +252,6 @@ class Follow(RunRequest[RunEvent]):
     """
 
     READS_RUN = True
-    REPEATABLE = True
     MAX_ANSWER_BYTES = 16 << 20  # a sample of a hundred tasks, all of which write long lines
     tasks: List[str]
     logs: bool
@@ -286,7 +276,6 @@ class ReadFiles(Request[Piece]):
     """Read what files have gained. Each file: its path below `folder`, and the size and SHA-256 of
     what the controller has. Files that lack more than `limit` bytes are left out."""
 
-    REPEATABLE = True
     folder: str
     files: List[Tuple[str, int, str]]
     limit: int

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
+import hashlib
+from typing import Dict, List, Optional
+
 from ..records import Launch
 from .message import LONG_LIST, Message, Request, RunRequest, TaskRequest
 from .reports import RunEvent
-
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional
 
 
 class RunRecord(Message):
@@ -26,7 +25,6 @@ class Start(Request[RunEvent]):
     logs. A second arrival of the same request, known by its record, starts nothing more: it is
     answered as the first one."""
 
-    REPEATABLE = True
     launches: List[Launch]
     record: Optional[RunRecord] = None
 
@@ -43,7 +41,6 @@ class Enter(TaskRequest[TaskEntrance]):
     """Ask how to run a command in a task's directory with its environment."""
 
     READS_RUN = True
-    REPEATABLE = True
 
 
 class SavedCheckpoint(Message):
@@ -77,7 +74,6 @@ class Stop(RunRequest[Stopped]):
     run ends; with `silent` it then notifies nobody. It exits when all others have reported their
     ends: the answer waits up to `linger_s` seconds for that."""
 
-    REPEATABLE = True
     tasks: List[str]
     launched: str = ""
     tells: bool = False
@@ -104,7 +100,6 @@ class ListRecords(Request[KnownRuns]):
     """List the newest runs that have a record on the host."""
 
     VERB = "recorded"
-    REPEATABLE = True
     project: str
 
 
@@ -117,8 +112,6 @@ class RecordTexts(Message):
     @property
     def digest(self) -> str:
         """A hash that is equal for equal records."""
-        import hashlib  # loads OpenSSL, which costs 2 ms
-
         return hashlib.sha256("{}\0{}".format(self.run, self.hosts).encode()).hexdigest()
 
 
@@ -126,7 +119,6 @@ class ReadRecord(RunRequest[RecordTexts]):
     """Read a run's record."""
 
     VERB = "record"
-    REPEATABLE = True
 
 
 class HeldRun(Message):
@@ -193,7 +185,6 @@ class MeasureDisk(Request[DiskUse]):
     """Measure what a project stores on a host."""
 
     VERB = "disk"
-    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
 

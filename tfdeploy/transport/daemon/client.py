@@ -70,8 +70,8 @@ class DaemonTransport(RsyncTransfers):
         finally:
             stream.close()
 
-    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> Stream:
-        frames = self._start(argv, None, repeatable=repeatable)
+    def stream(self, argv: Sequence[str]) -> Stream:
+        frames = self._start(argv, None)
         if frames is None:
             return self._direct.stream(argv)
         return DaemonStream(self.host, argv[0], frames)
@@ -79,18 +79,13 @@ class DaemonTransport(RsyncTransfers):
     def close(self) -> None:
         self._direct.close()
 
-    def _start(
-        self, argv: Sequence[str], run_s: float | None, *, repeatable: bool = False
-    ) -> FrameConnection | None:
+    def _start(self, argv: Sequence[str], run_s: float | None) -> FrameConnection | None:
         """Let the daemon start a command: one that ends within `run_s`, or a stream (None). Return
         None if there is no daemon, or if the host needs a direct connection."""
         route = self._direct.route()
         if route is None or (frames := connect()) is None:
             return None
-        request = {
-            "route": route, "argv": list(argv), "run_s": run_s, "keep_s": self._keep_s,
-            "repeatable": repeatable,
-        }  # fmt: skip
+        request = {"route": route, "argv": list(argv), "run_s": run_s, "keep_s": self._keep_s}
         try:
             frames.send(REQUEST, json.dumps(request).encode())
             kind, data = frames.next(START_TIMEOUT_S)

@@ -52,10 +52,6 @@ class Connections(Protocol):
         """Return whether the host still answers on the connection of a command."""
         ...
 
-    def __len__(self) -> int:
-        """Return the number of connections that are open, as far as the controller knows."""
-        ...
-
     def close(self) -> None: ...
 
 
@@ -69,10 +65,6 @@ class HostPool:
         self._connections = self._make_connections(json.loads(route_json))
         self._parked: list[ReusableCommand] = []
         self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        """Return the number of open connections."""
-        return len(self._connections)
 
     @property
     def is_in_use(self) -> bool:
@@ -91,13 +83,11 @@ class HostPool:
         self._clients -= 1
         self.last_used = time.clock_gettime(CLOCK)
 
-    def serve(
-        self, frames: FrameConnection, argv: Sequence[str], run_s: float | None, repeatable: bool
-    ) -> None:
+    def serve(self, frames: FrameConnection, argv: Sequence[str], run_s: float | None) -> None:
         """Run a command to its end within `run_s` seconds, or stream it (None)."""
         try:
             if run_s is None:
-                self._stream(frames, argv, repeatable)
+                self._stream(frames, argv)
             else:
                 self._run(frames, argv, run_s)
         except HostError as error:
@@ -130,31 +120,27 @@ class HostPool:
             for kind, data in result_frames(command.finish(stdin, run_s)):
                 frames.send(kind, data)
 
-    def _stream(self, frames: FrameConnection, argv: Sequence[str], repeatable: bool) -> None:
-        command = self._take_parked(shlex.join(argv), repeatable)
+    def _stream(self, frames: FrameConnection, argv: Sequence[str]) -> None:
+        command = self._take_parked(shlex.join(argv))
         command = command or ReusableCommand(argv, self._connections)
         is_parked = False
         try:
             frames.send(STARTED)  # OSError: the client is gone
-            is_parked = command.serve(frames, repeatable)
+            is_parked = command.serve(frames)
         finally:
             if is_parked:
                 self._park(command)
             else:
                 command.close()
 
-    def _take_parked(self, text: str, repeatable: bool) -> ReusableCommand | None:
-        """Return a parked command with the same text, if it is idle.
-
-        Asking whether its host still answers takes a round trip. If the input is repeatable, a
-        lost connection is noticed early enough by its missing answer.
-        """
+    def _take_parked(self, text: str) -> ReusableCommand | None:
+        """Return a parked command with the same text, if it is idle and its host answers."""
         self.close_exited()
         with self._lock:
             command = next((command for command in self._parked if command.text == text), None)
             if command:
                 self._parked.remove(command)
-        if command and not ((repeatable or command.is_alive()) and command.is_idle):
+        if command and not (command.is_alive() and command.is_idle):
             command.close()
             return None
         return command

@@ -32,11 +32,6 @@ CHECK_INTERVAL_S = 1.0
 # Threads that wait for the network release the lock at once, whatever the interval.
 SWITCH_INTERVAL_S = 0.05
 UNUSED_S = 20.0  # the command that started it has not sent a request yet, or was ended
-# What the connections that are kept may need. Each has a thread of Paramiko, its buffers and keys,
-# and one agent: 90 KiB (measured with 300 and 1,000 connections).
-KEPT_BYTES = 100 << 20
-CONNECTION_BYTES = 90 << 10
-FILES_PER_CONNECTION = 4  # of the limit of open files: its socket, and clients that use it
 MAX_LOG_BYTES = 64 << 10
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 BACKLOG = 4096
@@ -92,7 +87,7 @@ class ConnectionDaemon:
     def _serve_request(self, frames: FrameConnection, request: dict[str, Any]) -> None:
         pool = self._enter_pool(request["route"], request["keep_s"])
         try:
-            pool.serve(frames, request["argv"], request["run_s"], request["repeatable"])
+            pool.serve(frames, request["argv"], request["run_s"])
         finally:
             with self._lock:
                 pool.leave()
@@ -121,18 +116,11 @@ class ConnectionDaemon:
                 self._end()
 
     def _remove_expired_pools(self) -> list[HostPool]:
-        """Remove pools that were not used for their time; if there are too many connections, also
-        those that were not used for the longest time."""
+        """Remove pools that were not used for their time."""
         with self._lock:
-            idle = {route: pool for route, pool in self._pools.items() if not pool.is_in_use}
-            connections = sum(len(pool) for pool in self._pools.values())
-            limit, removed = max_connections(), []
-            for route, pool in sorted(idle.items(), key=lambda item: item[1].last_used):
-                # One without connections remembers whether its host was silent.
-                if pool.is_expired or (len(pool) and connections > limit):
-                    connections -= len(pool)
-                    removed.append(self._pools.pop(route))
-            return removed
+            pools = self._pools.items()
+            expired = [key for key, pool in pools if pool.is_expired and not pool.is_in_use]
+            return [self._pools.pop(key) for key in expired]
 
     def _is_socket_replaced(self) -> bool:
         """Return whether the socket's file is gone or replaced, so that no client can connect."""
@@ -148,13 +136,6 @@ class ConnectionDaemon:
                 self._path.unlink()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-
-
-def max_connections() -> int:
-    """Return how many connections are kept: as many as memory and open files allow."""
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    by_files = files // FILES_PER_CONNECTION if files != resource.RLIM_INFINITY else KEPT_BYTES
-    return min(KEPT_BYTES // CONNECTION_BYTES, by_files)
 
 
 def main() -> None:

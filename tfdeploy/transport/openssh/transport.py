@@ -49,7 +49,7 @@ class OpenSshTransport(RsyncTransfers):
         with closing(self._start(argv)) as session:
             return session.finish(stdin, timeout_s)
 
-    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> SshProcess:
+    def stream(self, argv: Sequence[str]) -> SshProcess:
         return self._start(argv)
 
     def route(self) -> str | None:
@@ -127,10 +127,6 @@ class SessionPool:
     def has_master(self) -> bool:
         """Whether the master runs, as far as that is known."""
         return self._path is None or master.is_listening(self._path)
-
-    def __len__(self) -> int:
-        """Return 1 if there is a connection to keep."""
-        return int(any(not session.has_exited for session in self._sessions))
 
     def close(self) -> None:
         """End all commands. The master ends by itself when it was not used for its time."""

@@ -51,10 +51,6 @@ class ChannelPool:
         found = [each for each in self._connections if each.has(stream.channel)]
         return any(connection.is_alive() for connection in found)
 
-    def __len__(self) -> int:
-        """Return the number of connections that are open, as far as the controller knows."""
-        return sum(connection.is_connected for connection in self._connections)
-
     def close(self) -> None:
         while self._connections:
             self._connections.pop().close()

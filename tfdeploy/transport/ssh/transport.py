@@ -41,7 +41,7 @@ class SshTransport(RsyncTransfers):
         with closing(self._channels.start(argv)) as stream:
             return stream.finish(stdin, timeout_s)
 
-    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> SshStream:
+    def stream(self, argv: Sequence[str]) -> SshStream:
         return self._channels.start(argv)
 
     def route(self) -> str | None:

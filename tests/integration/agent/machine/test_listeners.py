@@ -1,4 +1,4 @@
-"""Who listens on a port, as the kernel answers and as its tables show."""
+"""Who listens on a port, as the kernel's tables show."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ def test_each_listener_on_a_port_is_listed_with_its_user_and_inode(address):
     assert listeners.of_port(port) == []
 
 
-@pytest.mark.parametrize("is_asked", [True, False], ids=["sock_diag", "tables"])
-def test_sockets_at_which_anybody_may_arrive_are_listed(monkeypatch, is_asked):
-    if not is_asked:
-        monkeypatch.setattr(listeners, "diagnose", _refuse)
+def test_sockets_at_which_anybody_may_arrive_are_listed():
     with (
         socket.create_server(("", 0)) as tcp,
         socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as udp,
@@ -42,30 +39,10 @@ def test_sockets_at_which_anybody_may_arrive_are_listed(monkeypatch, is_asked):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-@pytest.mark.parametrize("is_asked", [True, False], ids=["sock_diag", "tables"])
-def test_connections_to_a_port_are_listed_by_the_sockets_of_those_who_connect(
-    monkeypatch, is_asked, address
-):
-    if not is_asked:
-        monkeypatch.setattr(listeners, "diagnose", _refuse)
+def test_connections_to_a_port_are_listed_by_the_sockets_of_those_who_connect(address):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family) as listener:
         port = listener.getsockname()[1]
         assert listeners.connected_to(port) == set()
         with socket.create_connection((address, port)) as client:
             assert listeners.connected_to(port) == {str(os.fstat(client.fileno()).st_ino)}
-
-
-def _refuse(*arguments, **named):
-    raise OSError("the kernel does not list sockets")
-
-
-def test_the_kernel_and_its_tables_list_the_same_listeners():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port = one.getsockname()[1]
-        with socket.create_server(("127.0.0.2", port)):
-            asked = [
-                found for family in listeners.FAMILIES for found in listeners.ask(family, port)
-            ]
-            assert len(asked) == 2
-            assert sorted(listeners.listed(port)) == sorted(asked)

@@ -173,11 +173,11 @@ def test_a_held_checkpoint_is_complete_while_others_are_deleted(training):
         holds += 1
         found = open_newest(training.folder)
         if found:
-            step = found.describe()["step"]
-            for file in found.describe()["files"]:
-                content = os.pread(found.files[file["path"]], 100, 0).decode()
+            step = found.describe().step
+            for file in found.describe().files:
+                content = os.pread(found.files[file.path], 100, 0).decode()
                 assert content.split()[1] == str(step)
-                assert len(content) == file["size"]
+                assert len(content) == file.size
             assert len(found.files) == 3
             found.close()
     assert training.step > 10
@@ -336,7 +336,7 @@ def open_newest(folder):
 def test_an_open_checkpoint_is_the_newest_until_another_is_saved(folder):
     save(folder, 1)
     found = open_newest(folder)
-    assert (found.name, found.describe()["step"]) == ("model.ckpt-1", 1)
+    assert (found.name, found.describe().step) == ("model.ckpt-1", 1)
     assert found.is_newest_in(os.fspath(folder))
     save(folder, 2)
     assert not found.is_newest_in(os.fspath(folder))

@@ -25,7 +25,7 @@ def long_flush(monkeypatch):
 def log(tmp_path, monkeypatch):
     """A log of a few kilobytes."""
     monkeypatch.setattr(logs, "CHUNK", SMALL)
-    return TaskLog(os.fspath(tmp_path / "ps-0.log"), 2 * SMALL, os.fspath(tmp_path / "reserve"))
+    return TaskLog(os.fspath(tmp_path / "ps-0.log"), 2 * SMALL)
 
 
 def test_everything_written_is_in_the_file(log):
@@ -50,7 +50,7 @@ def test_many_small_prints_wake_the_supervisor_once_for_all(log, monkeypatch):
 def test_prints_are_not_collected_in_a_small_pipe(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "COLLECT_S", 30.0)
     monkeypatch.setattr(logs, "PIPE_BYTES", (1 << 31) + 1)  # no system allows this size
-    log = TaskLog(os.fspath(tmp_path / "ps-1.log"), 2 * SMALL, os.fspath(tmp_path / "reserve"))
+    log = TaskLog(os.fspath(tmp_path / "ps-1.log"), 2 * SMALL)
     started = time.monotonic()
     for _ in range(3):
         write(log, b"line\n")
@@ -61,7 +61,7 @@ def test_prints_are_not_collected_in_a_small_pipe(tmp_path, monkeypatch):
 
 def test_a_new_log_appends_to_an_earlier_one(tmp_path):
     (tmp_path / "log").write_bytes(b"before\n")
-    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 20, os.fspath(tmp_path / "reserve"))
+    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 20)
     write(log, b"after\n")
     assert (tmp_path / "log").read_bytes() == b"before\nafter\n"
 
@@ -84,7 +84,7 @@ def test_the_tail_has_the_last_output(log, monkeypatch):
 
 
 def test_flush_waits_for_everything_that_was_written(tmp_path):
-    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 30, os.fspath(tmp_path / "reserve"))
+    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 30)
     data = b"x" * 1023 + b"\n"
     for _ in range(20):
         os.write(log.descriptor, data * 500)
@@ -107,7 +107,7 @@ def rotate(folder, pieces):
         patch.setattr(logs, "CHUNK", SMALL)
         # Without its thread the pipe can be closed; a soak would use up all descriptors.
         patch.setattr(TaskLog, "_pump", lambda log: None)
-        log = TaskLog(os.fspath(folder / "log"), LIMIT, os.fspath(folder / "reserve"))
+        log = TaskLog(os.fspath(folder / "log"), LIMIT)
         for piece in pieces:
             log._append(piece)
     for descriptor in (log._file, log._source, log.descriptor):
@@ -176,19 +176,3 @@ def test_the_old_file_is_kept_if_no_new_one_can_be_created(log):
     old, new = contents(log)
     assert old + new == (b"x" * 99 + b"\n") * 200 + b"y\nz\n"
     assert len(new) < 100
-
-
-# A full disk
-
-
-def test_closing_the_log_deletes_the_reserve(log, tmp_path):
-    assert (tmp_path / "reserve").stat().st_size == len(logs.RESERVE)
-    log.close()
-    assert not (tmp_path / "reserve").exists()
-
-
-def test_a_log_works_without_a_reserve(tmp_path):
-    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 20, os.fspath(tmp_path / "no" / "reserve"))
-    write(log, b"one\n")
-    log.close()
-    assert (tmp_path / "log").read_bytes() == b"one\n"

@@ -74,15 +74,13 @@ def test_the_time_in_which_a_worker_gets_the_chiefs_checkpoints_does_not_count(m
 
 @pytest.fixture
 def launching(monkeypatch):
-    """Return a function that makes a Launching of one agent; `stays_connected` as in Fleet."""
+    """Return a function that makes a Launching of one agent."""
     monkeypatch.setattr(module, "LEASE_RETRY_S", 0.0)
     inventory, plan = make_inventory(HOSTS), make_plan(HOSTS)
     run = Run("r-1", "f00d", "a9e", inventory, plan)
 
-    def make(agent, stays_connected=True):
-        fleet = SimpleNamespace(
-            stays_connected=stays_connected, each=lambda hosts, act: {agent.host: act(agent)}
-        )
+    def make(agent):
+        fleet = SimpleNamespace(each=lambda hosts, act: {agent.host: act(agent)})
         launches = launch.make(inventory, plan, run.names, "s3cret")
         return Launching(fleet, run, lambda host: launches)
 
@@ -110,14 +108,6 @@ def test_a_stream_that_comes_after_an_interruption_is_closed(launching):
     one = launching(agent)
     one.close()
     one.start_hosts()
-    assert agent.is_closed
-
-
-def test_a_fleet_that_does_not_stay_connected_keeps_no_stream(launching):
-    agent = Agent(tries=0)
-    one = launching(agent, stays_connected=False)
-    one.start_hosts()
-    assert one.streams == {}
     assert agent.is_closed
 
 

@@ -38,8 +38,7 @@ def ended(ps, workers, steps_per_s, repeat=1):
 
 
 def make_sweep(*results, **fields):
-    by_key = {(result.cell, result.repeat): result for result in results}
-    return Sweep(by_key, {"project": "p"}, **fields)
+    return Sweep(results, **fields)
 
 
 def medians(spreads):

@@ -12,21 +12,19 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import Any, Dict
 
-from ....shared import TYPE_CHECKING, filesystem, state_file
+from ....shared import filesystem, state_file
+from ....shared.protocol.outputs import OutputUnit
+from ....shared.records import Launch
 from ....shared.units import SET, Walk
 from ... import paths
 from ...outputs import listing
 from .. import heartbeat, signing
 from . import offered_files
 
-if TYPE_CHECKING:
-    from typing import Any, Dict
+Json = Dict[str, Any]
 
-    from ....shared.protocol.outputs import OutputUnit
-    from ....shared.records import Launch
-
-    Json = Dict[str, Any]
 
 # For how long a worker tries: after a resume, the chief's supervisor may start later than its own.
 LIMIT_S = 60.0

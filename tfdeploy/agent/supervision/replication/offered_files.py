@@ -16,23 +16,20 @@ import hashlib
 import io
 import json
 import os
+from typing import Any, Dict, Iterator, List, Tuple
 
-from ....shared import TYPE_CHECKING, filesystem, state_file
+from ....shared import filesystem, state_file
 from ....shared.protocol.message import Invalid, parse
 from ....shared.protocol.outputs import REPLICAS, OutputUnit, ReplicatedOutputs
 from ....shared.protocol.record import to_json
+from ....shared.records import HeartbeatSettings, Launch
 from ....shared.units import ANY, FOLDER, SAVED_MODEL, Unit, Walk
 from ... import paths
 from ...outputs import install, integrity, listing
 from .. import heartbeat, signing
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Tuple
-
-    from ....shared.records import HeartbeatSettings, Launch
-
-    Json = Dict[str, Any]
-    Units = List[OutputUnit]
+Json = Dict[str, Any]
+Units = List[OutputUnit]
 
 
 PIECE = 1 << 20

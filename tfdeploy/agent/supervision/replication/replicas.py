@@ -11,21 +11,20 @@ from __future__ import annotations
 import os
 import threading
 import time
+from typing import Any, Dict, List, Optional
 
-from ....shared import TYPE_CHECKING, filesystem, records, state_file
+from ....shared import filesystem, records, state_file
 from ....shared.protocol.outputs import CHECKPOINT
+from ....shared.protocol.record import to_json
+from ....shared.records import Launch
 from ... import paths
 from ...outputs import checkpoints, install
 from .. import heartbeat, signing
+from ..heartbeat import HeartbeatClient, HeartbeatServer
+from . import backups, offered_files
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+Json = Dict[str, Any]
 
-    from ....shared.records import Launch
-    from ..heartbeat import HeartbeatClient, HeartbeatServer
-    from . import backups, offered_files
-
-    Json = Dict[str, Any]
 
 PIECE = 1 << 20
 CHECK_EVERY_S = 1.0
@@ -43,7 +42,8 @@ class CheckpointOffer:
         self._folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
         self._offered: Optional[checkpoints.OpenCheckpoint] = None
         self._lock = threading.Lock()  # a descriptor that is closed may become another file's
-        self._outputs = _outputs_offer(launch, task_dir) if self._is_wanted else None
+        has_outputs = self._is_wanted and launch.outputs.copied_bytes
+        self._outputs = offered_files.OutputsOffer(launch, task_dir) if has_outputs else None
         self._task_dir = task_dir
         self._backup: Optional[backups.BackupOffer] = None
         self._backup_lock = threading.Lock()  # another one: the folder may be large
@@ -67,8 +67,6 @@ class CheckpointOffer:
 
     def offer_backup(self) -> Json:
         """Offer what synchronous workers need before they start (backups.py)."""
-        from . import backups  # as in _outputs_offer
-
         with self._backup_lock:
             self._backup = self._backup or backups.BackupOffer(self._task_dir)
             return self._backup.update()
@@ -95,21 +93,13 @@ class CheckpointOffer:
     def _offer_newest(self, server: HeartbeatServer) -> None:
         if not self._offered or not self._offered.is_newest_in(self._folder):
             self._offer(next(iter(checkpoints.open_complete(self._folder, False)), None))
-        server.checkpoint = self._offered.describe() if self._offered else None
+        server.checkpoint = to_json(self._offered.describe()) if self._offered else None
 
     def _offer(self, checkpoint: Optional[checkpoints.OpenCheckpoint]) -> None:
         with self._lock:
             if self._offered:
                 self._offered.close()
             self._offered = checkpoint
-
-
-def _outputs_offer(launch: Launch, task_dir: str) -> Optional[offered_files.OutputsOffer]:
-    if not launch.outputs.copied_bytes:
-        return None
-    from . import offered_files  # it loads modules that only runs with replicas need
-
-    return offered_files.OutputsOffer(launch, task_dir)
 
 
 def start_fetching(launch: Launch, client: HeartbeatClient) -> None:
@@ -121,7 +111,7 @@ def start_fetching(launch: Launch, client: HeartbeatClient) -> None:
 def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
     fetched: Dict[str, str] = {}
     retry_at: Dict[str, float] = {}
-    fetch_functions = {"checkpoint": _fetch_checkpoint, "outputs": _fetch_outputs}
+    fetch_functions = {"checkpoint": _fetch_checkpoint, "outputs": offered_files.fetch_outputs}
     while True:
         for kind, fetch in fetch_functions.items():
             offer = client.answer.get(kind)
@@ -135,12 +125,6 @@ def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
                     filesystem.remove_folder(_incoming_dir(launch))
                     retry_at[kind] = time.monotonic() + FAILED_PAUSE_S
         time.sleep(CHECK_EVERY_S)
-
-
-def _fetch_outputs(launch: Launch, offer: Json) -> None:
-    from . import offered_files  # as above
-
-    offered_files.fetch_outputs(launch, offer)
 
 
 def _fetch_checkpoint(launch: Launch, offer: Json) -> None:

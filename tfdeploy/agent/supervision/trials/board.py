@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Dict, Iterable, List, Optional, Set, Tuple
 
-from ....shared import TYPE_CHECKING
 from ....shared.filesystem import append_line
 from ....shared.protocol.record import replace
+from ....shared.records import Launch
 from ....shared.trials import (
     BAD,
     ENDED,
@@ -34,11 +35,6 @@ from ....shared.trials import (
 from ... import paths
 from ...reports.trials import list_trials
 from .halving import Halving
-
-if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, Optional, Set, Tuple
-
-    from ....shared.records import Launch
 
 MAX_SAME_FAILURES = 10
 RECORD_EVERY_S = 5.0  # a better value of a trial that goes on

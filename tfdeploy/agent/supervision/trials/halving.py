@@ -6,13 +6,10 @@ come so far goes on (ASHA, Li et al. 2020, arXiv 1810.05934, as a rule for stopp
 
 from __future__ import annotations
 
-from ....shared import TYPE_CHECKING
+from typing import Dict, List, Optional
 
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional
-
-    from ....shared.records import TrialSettings
-    from ....shared.trials import TrialRecord
+from ....shared.records import TrialSettings
+from ....shared.trials import TrialRecord
 
 FACTOR = 3
 MAX_RUNGS = 20  # a host may lie

@@ -5,13 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import time
+from typing import Any, List, Optional
 
-from ....shared import TYPE_CHECKING, records
+from ....shared import records
 from ....shared.filesystem import NO_SPACE
 from ....shared.objective import Objective
 from ....shared.outcome import describe_exit
 from ....shared.protocol.record import replace
-from ....shared.records import FAILED, READY, SUCCEEDED
+from ....shared.records import FAILED, READY, SUCCEEDED, Launch
 from ....shared.trials import BAD, IDLE, INTERRUPTED, OVER, RUNNING, TrialOrder, TrialRecord
 from ... import paths
 from ...machine import process
@@ -22,11 +23,6 @@ from ..spawn import spawn
 from ..supervisor import Supervisor
 from ..termination import Order
 from .board import Journal
-
-if TYPE_CHECKING:
-    from typing import Any, List, Optional
-
-    from ....shared.records import Launch
 
 IDLE_TICK_S = 0.1
 READ_EVERY_S = 1.0
