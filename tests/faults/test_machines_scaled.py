@@ -10,9 +10,9 @@ pytestmark = pytest.mark.slow
 SAVE_STEPS = 40
 
 
-@pytest.mark.parametrize("script", ["train_async.py", "train_mirrored.py"])
+@pytest.mark.parametrize("script", ["train_stub.py", "train_mirrored.py"])
 def test_a_training_continues_with_other_numbers_of_workers(tmp_path, script):
-    ps = {"ps0": {"ps": 1}} if script == "train_async.py" else {}
+    ps = {"ps0": {"ps": 1}} if script == "train_stub.py" else {}
     hosts = {**ps, "chief": {"workers": 1}, "worker1": {"spare": True}}
     with training(tmp_path, script, f"--save_steps={SAVE_STEPS}", hosts=hosts) as site:
         site.start()

@@ -107,7 +107,7 @@ def test_a_clock_an_hour_ahead_has_no_effect(tmp_path):
     hosts = {**HOSTS, "ps1": {"spare": True}}
     replicas = {"replicas": 1}
     with (
-        training(tmp_path, "train_async.py", hosts=hosts, training=replicas) as site,
+        training(tmp_path, "train_stub.py", hosts=hosts, training=replicas) as site,
         clock_an_hour_ahead(MACHINES["chief"]),
     ):
         site.start()
