@@ -24,7 +24,7 @@ if "TFDEPLOY_FUZZ" in os.environ:
     settings.register_profile("soak", deadline=None, max_examples=max_examples, database=None)
     settings.load_profile("soak")
 
-pytest_plugins = ["support.timeouts"]
+pytest_plugins = ["support.imports", "support.timeouts"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
