@@ -12,7 +12,7 @@ from faults.fault import Fault
 
 pytestmark = pytest.mark.slow
 # All tasks of the first end by themselves; the ps of the second waits until it is stopped, as those
-# of TensorFlow do in e2e/test_parameter_server_strategy.py.
+# of TensorFlow do in examples/test_tensorflow2.py and, on hosts, in e2e/test_digits.py.
 SCRIPTS = ["train_mirrored.py", "train_stub.py"]
 
 
