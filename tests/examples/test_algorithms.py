@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import warm
 from support.ports import free_addresses
-from support.recipes import EXAMPLES, run
+from support.recipes import EXAMPLES
 
 from examples.forks import train
 
@@ -121,7 +121,7 @@ def test_a_worker_with_its_own_copy_learns(recipe, serial, tmp_path):
 
 
 def test_hogwild_learns(serial, tmp_path):
-    done = run("hogwild", tmp_path)
+    done = train("hogwild", tmp_path)
     assert_learned(done, serial)
     assert "weights on /job:ps/task:0\n" in done.log("worker:0")
 
