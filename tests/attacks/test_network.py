@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 HOSTS = {"ps0": {"ps": 1}, "chief": {"workers": 1}}
 STRANGER = "ps1"  # on the same network, but not in hosts.toml
 SECOND = "172.31.255.7"
+NO_PROGRAMS = "/dev/shm/tfdeploy with spaces"  # Docker mounts /dev/shm with noexec
 PYTHON = "/opt/python/bin/python"
 SERVER_PORT = 2222
 METHODS = ("WorkerService/GetStatus", "MasterService/CreateSession", "MasterService/Reset")
@@ -89,10 +90,18 @@ def second_address():
         ps.root("ip", "route", "del", SECOND, "via", worker.address)
 
 
-def test_nobody_else_gets_an_answer_before_during_and_after_a_run(tmp_path):
-    """A host that connects from another address is admitted by its proof."""
+@pytest.fixture
+def no_programs():
+    """Hosts of which the ps's has a directory in which no program may run."""
+    yield {**HOSTS, "ps0": {"ps": 1, "directory": NO_PROGRAMS}}
+    MACHINES["ps0"].shell(f"chmod -R u+w '{NO_PROGRAMS}'; rm -rf '{NO_PROGRAMS}'")
+
+
+def test_nobody_else_gets_an_answer_before_during_and_after_a_run(tmp_path, no_programs):
+    """Where no program may run, too. A host that connects from another address is admitted by its
+    proof."""
     silent = ["UNAVAILABLE"] * len(METHODS) * len(HOSTS)
-    with training(tmp_path, "train_async.py", hosts=HOSTS) as site:
+    with training(tmp_path, "train_async.py", hosts=no_programs) as site:
         site.ok("push")
         assert call(STRANGER, servers()) == silent
         with second_address():
@@ -149,15 +158,3 @@ def test_an_open_network_answers_a_stranger_and_says_so(tmp_path):
         assert call(STRANGER, servers(), METHODS[:1]) == ["OK", "OK"]
         assert 'network = "open": anyone who reaches' in site.tf("plan").stderr
         assert "network open" in site.ok("status").splitlines()[0]
-
-
-def test_a_directory_in_which_no_program_may_run_is_guarded_all_the_same(tmp_path):
-    no_programs = "/dev/shm/tfdeploy with spaces"  # Docker mounts /dev/shm with noexec
-    hosts = {**HOSTS, "ps0": {"ps": 1, "directory": no_programs}}
-    try:
-        with training(tmp_path, "train_stub.py", hosts=hosts) as site:
-            site.start()
-            assert call(STRANGER, servers()) == ["UNAVAILABLE"] * len(METHODS) * len(HOSTS)
-            assert site.tasks()["ps:0"]["state"] == "READY"
-    finally:
-        MACHINES["ps0"].shell(f"chmod -R u+w '{no_programs}'; rm -rf '{no_programs}'")
