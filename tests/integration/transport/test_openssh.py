@@ -86,7 +86,7 @@ def test_a_host_certificate(site, authority):
     site.known_lines = [f"@cert-authority * {public(authority)}"]
     site.make_project()
     assert site.reason() == "a certificate authority for it in known_hosts"
-    site.works()
+    site.is_reached()
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_an_identity_agent(site):
     site.entry |= {"IdentityFile": str(site.keys.user.with_suffix(".pub"))}
     site.make_project()
     assert site.reason().startswith("IdentityAgent ")
-    site.works()
+    site.is_reached()
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ def test_a_certificate_at_the_jump_host(site, authority):
     site.entry["ProxyJump"] = "bastion"
     site.make_project()
     assert site.reason().startswith("for the jump host bastion, CertificateFile ")
-    site.works()
+    site.is_reached()
 
 
 @pytest.mark.slow
@@ -172,7 +172,7 @@ def test_a_jump_host_behind_another(site):
     site.entry["ProxyJump"] = "bastion"
     site.make_project()
     assert site.reason() == "for the jump host bastion, its own ProxyJump"
-    site.works()
+    site.is_reached()
 
 
 @pytest.mark.slow
@@ -182,7 +182,7 @@ def test_a_proxy_command_and_a_certificate(site, authority):
     site.entry |= with_certificate(site, user_certificate(site, authority))
     site.entry["ProxyCommand"] = f"ssh -F {site.config} -W %h:%p bastion"
     site.make_project()
-    site.works()
+    site.is_reached()
 
 
 def test_exec_uses_the_master(site):
@@ -222,7 +222,7 @@ def test_an_ipv6_address_and_a_known_hosts_file_of_another_name(site, transport)
     site.entry |= {"HostName": "::1", "UserKnownHostsFile": f"{site.folder}/machines"}
     (site.folder / "machines").write_text(f"[::1]:{sshd.port} {public(site.keys.host)}")
     site.make_project(transport=transport)
-    site.works()
+    site.is_reached()
 
 
 @pytest.mark.slow
@@ -244,7 +244,7 @@ def test_settings_below_match_exec(site, transport):
     text = site.config.read_text()
     site.config.write_text(f'Match originalhost {HOST} exec "true"\n  Port {port}\n{text}')
     site.project.write()  # trusts it
-    site.works()
+    site.is_reached()
 
 
 @pytest.mark.slow
@@ -253,7 +253,7 @@ def test_ciphers_that_only_openssh_has(site):
     site.entry["Ciphers"] = "chacha20-poly1305@openssh.com"
     site.make_project()
     assert site.reason() == "ciphers in ssh's configuration has none of Paramiko's"
-    site.works()
+    site.is_reached()
 
 
 def test_a_host_that_refuses_fabric_is_tried_with_ssh_and_a_note_says_so_once(site):
@@ -275,7 +275,7 @@ def test_only_old_algorithms(site):
     site.entry |= old
     site.make_project()
     assert site.reason() == "kexalgorithms in ssh's configuration has none of Paramiko's"
-    site.works()
+    site.is_reached()
 
 
 @pytest.mark.slow
@@ -284,7 +284,7 @@ def test_new_host_keys_that_the_users_configuration_accepts(site):
     site.entry["StrictHostKeyChecking"] = "accept-new"
     site.make_project()
     assert site.reason().startswith("StrictHostKeyChecking ")
-    site.works()
+    site.is_reached()
     assert site.known_hosts.read_text()
 
 
