@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfdeploy.api.functions import Inventory, check, plan, prune, push, runs, start
-    from tfdeploy.api.run import LogLine, Run
+    from tfdeploy.api.run import Run
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
     from tfdeploy.commands.following.run_follow import RunEnd, Watcher
+    from tfdeploy.commands.logs import LogLine
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.prune import PruneResult
     from tfdeploy.commands.resume import ResumeResult
@@ -58,7 +59,8 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "shared.records": ("TaskReport",),
     "api.functions": ("Inventory", "check", "plan", "prune", "push", "runs", "start"),
-    "api.run": ("LogLine", "Run"),
+    "api.run": ("Run",),
+    "commands.logs": ("LogLine",),
     "commands.check": ("CheckResult",),
     "commands.collect": ("CollectResult",),
     "commands.fetch": ("FetchResult",),

@@ -141,6 +141,15 @@ class AgentError(HostError):
 class AgentExitedEarly(HostError):
     """The agent exited before it finished its answer: it was killed, or its host shuts down."""
 
+    def __init__(
+        self,
+        host: str,
+        message: str = "the agent exited before it finished its answer",
+        hint: str = "check whether it was killed or its directory deleted; tfdeploy status asks "
+        "again",
+    ) -> None:
+        super().__init__(host, message, hint)
+
 
 class LeaseConflict(AgentError):
     """A requested port or GPU is in use: another live run, `run`, holds it, or a process that

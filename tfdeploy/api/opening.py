@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfdeploy import run as runs
 from tfdeploy.config.hosts_file import hosts_flag
 from tfdeploy.errors import NotTrusted
+from tfdeploy.formatting.humanize import shorten_names
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tfdeploy.commands.following.recover_record import RecoveredRun
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.models import Inventory
     from tfdeploy.errors import OutdatedRecord
@@ -30,11 +30,8 @@ class Questions:
         """Return if the user trusts the inventory now."""
         raise error
 
-    def on_restored(self, recovered: RecoveredRun) -> None:
-        """Take that the controller had no record of a run, and which hosts had one."""
-
-    def on_newer(self, recovered: RecoveredRun) -> None:
-        """Take that hosts had a newer record of a run."""
+    def on_record(self, text: str) -> None:
+        """Take a sentence about a record of a run that its hosts had."""
 
 
 NOBODY = Questions()
@@ -96,8 +93,9 @@ def find_run(hosts_file: Path, run_id: str | None, questions: Questions = NOBODY
         from tfdeploy.commands.following.recover_record import recover_record
 
         recovered = recover_record(load_inventory(hosts_file, questions), run_id, missing)
-        found = recovered.run
-        questions.on_restored(recovered)
+        found, source = recovered.run, shorten_names(recovered.hosts)
+        text = f"run {found.id} had no record on the controller: restored it from {source}"
+        questions.on_record(text)
     require_trust(found.inventory, f"the record of run {found.id}", found.flags, questions)
     return found
 
@@ -110,7 +108,8 @@ def take_newer_record(outdated: OutdatedRecord, questions: Questions = NOBODY) -
         outdated, lambda file: load_inventory(file, questions)
     )
     if recovered:
-        questions.on_newer(recovered)
+        text = f"run {recovered.run.id} was resumed or scaled elsewhere: took its record from "
+        questions.on_record(text + shorten_names(recovered.hosts))
 
 
 def open_fleet(run: runs.Run, cancel: threading.Event | None = None) -> Fleet:

@@ -12,7 +12,6 @@ from tfdeploy.api.opening import find_run, load_inventory, open_fleet, take_newe
 from tfdeploy.config.hosts_file import find_hosts_file
 from tfdeploy.config.overrides import check_words, parse_counts
 from tfdeploy.errors import OutdatedRecord
-from tfdeploy.formatting.terminal_text import plain_text
 
 if TYPE_CHECKING:
     import threading
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
     from tfdeploy.commands.following.run_follow import RunEnd, Watcher
+    from tfdeploy.commands.logs import LogLine
     from tfdeploy.commands.resume import Changes, ResumeResult
     from tfdeploy.commands.run import FinishedRun
     from tfdeploy.commands.scale import ScaleResult
@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 OLD_LINES = 20  # of each log, when a run is followed
 NO_COUNTS: Mapping[str, int] = {}
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """A line that a task has written, without colors. A progress bar is its last state."""
-
-    task: str
-    host: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -109,7 +100,7 @@ class Run:
             closing(logs(fleet, record, tasks, lines=lines, grep=grep, follow=follow)) as logged,
         ):
             for new in logged:
-                yield from (LogLine(new.task, new.host, plain_text(line)) for line in new.lines)
+                yield from new.plain()
 
     def wait(
         self,

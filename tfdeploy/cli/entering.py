@@ -9,18 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli import completion
+from tfdeploy.cli import completion, options
 from tfdeploy.cli.command import WATCH, add_command
-from tfdeploy.cli.options import (
-    HOSTS,
-    TASK_HELP,
-    Hosts,
-    OnHosts,
-    RunId,
-    Tasks,
-    exit_if_failed,
-    find_run,
-)
+from tfdeploy.cli.options import exit_if_failed, find_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,14 +40,14 @@ def execute(
         list[str],
         typer.Argument(
             metavar="TASK -- COMMAND",
-            help=f"{TASK_HELP} Then -- and the words of the command.",
+            help=f"{options.TASK_HELP} Then -- and the words of the command.",
             autocompletion=completion.propose_tasks,
         ),
     ],
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
-    task: Tasks = None,
-    on: OnHosts = None,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
+    task: options.Tasks = None,
+    on: options.OnHosts = None,
 ) -> None:
     """Run a command in a task's directory, with its environment. Exits with its code.
 
@@ -82,7 +73,7 @@ def execute(
 
 
 @add_command(WATCH, "ssh worker:1", "ssh ps:0 --run 20260501-101500-3f2a")
-def ssh(task: OneTask, hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
+def ssh(task: OneTask, hosts: options.Hosts = options.HOSTS, run_id: options.RunId = None) -> None:
     """Open a shell in a task's directory, with its environment. A stop does not end it."""
     from tfdeploy.commands import exec as command
     from tfdeploy.output.console import Console

@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tfdeploy.cli import options
 from tfdeploy.cli.command import DISK, add_command
-from tfdeploy.cli.options import (
-    HOSTS,
-    Hosts,
-    Json,
-    RunArgument,
-    exit_if_failed,
-    find_run,
-    load_inventory,
-    open_fleet,
-)
+from tfdeploy.cli.options import exit_if_failed, find_run, load_inventory, open_fleet
 
 if TYPE_CHECKING:
     from tfdeploy.errors import RunError
@@ -25,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @add_command(DISK, "runs")
-def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
+def runs(hosts: options.Hosts = options.HOSTS, json: options.Json = False) -> None:
     """Show every run that is stored on the hosts, and its disk space."""
     from tfdeploy.commands import runs as command
     from tfdeploy.hosts.fleet import Fleet
@@ -41,12 +33,12 @@ def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
 
 @add_command(DISK, "queue", "queue wide --priority 5")
 def queue(
-    run: RunArgument = None,
+    run: options.RunArgument = None,
     priority: Annotated[int | None, typer.Option("--priority", metavar="N", min=-99, max=99,
                         help="Move RUN, which waits: higher numbers come first.",
                         show_default=False)] = None,
-    hosts: Hosts = HOSTS,
-    json: Json = False,
+    hosts: options.Hosts = options.HOSTS,
+    json: options.Json = False,
 ) -> None:  # fmt: skip
     """Show which runs of all users wait for GPUs and ports of the hosts, in their order."""
     from tfdeploy.commands import queue as command
@@ -68,14 +60,14 @@ def queue(
 
 @add_command(DISK, "prune --dry-run", "prune --keep 2")
 def prune(
-    hosts: Hosts = HOSTS,
+    hosts: options.Hosts = options.HOSTS,
     keep: Annotated[int, typer.Option("--keep", min=0, metavar="N",
                     help="Keep the newest N runs and N releases.")] = 5,
     dry_run: Annotated[bool, typer.Option("--dry-run",
                        help="Show what would be deleted, and delete nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes",
                    help="Also delete results that are not on the controller.")] = False,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:  # fmt: skip
     """Delete old runs and releases from the hosts. Live runs and collected results stay.
 

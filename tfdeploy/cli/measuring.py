@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tfdeploy.cli import options
 from tfdeploy.cli.command import INTERRUPTED, MEASURE, WATCH, add_command
 from tfdeploy.cli.completion import propose_files, propose_runs
-from tfdeploy.cli.options import (
-    HOSTS,
-    AcceptNew,
-    Hosts,
-    Json,
-    find_run,
-    load_inventory,
-    open_fleet,
-)
+from tfdeploy.cli.options import find_run, load_inventory, open_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +37,7 @@ Runs = Annotated[
 @add_command(WATCH, "tensorboard", "tensorboard wide base", "tensorboard --port 6007 --open")
 def tensorboard(
     runs: Runs = None,
-    hosts: Hosts = HOSTS,
+    hosts: options.Hosts = options.HOSTS,
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, metavar="PORT",
                     help="The port of this machine. Default: 6006, or the next one that is free.")]
     = None,
@@ -52,7 +45,7 @@ def tensorboard(
     = False,
     offline: Annotated[bool, typer.Option("--offline",
                        help="Do not ask the hosts: show only what was fetched.")] = False,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:  # fmt: skip
     """Show the events of runs in TensorBoard on this machine, as their tasks write them."""
     from tfdeploy.commands.following.tensorboard.board import EventBoard
@@ -88,7 +81,7 @@ def tensorboard(
 @add_command(MEASURE, "report", "report wide base -o both.html")
 def report(
     runs: Runs = None,
-    hosts: Hosts = HOSTS,
+    hosts: options.Hosts = options.HOSTS,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE",
                       help="The file to write. Default: report.html in the folder of the run; of "
                       "several, side-by-side.html in that of the first.", show_default=False,
@@ -152,7 +145,7 @@ def compare(
                     help="A run's id, name or folder. LABEL=RUN gives it a label; 'NAME*' are all "
                     "runs with such a name.",
                     autocompletion=propose_runs)],
-    hosts: Hosts = HOSTS,
+    hosts: options.Hosts = options.HOSTS,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME",
                    help="The scalar to compare. Default: loss, Keras's epoch_loss, another "
                    "loss, or the only one that all runs have.")
@@ -161,7 +154,7 @@ def compare(
                       help="Steps of the running mean. Default: 1/20 of the longest run.")] = None,
     target: Annotated[float | None, typer.Option("--target", metavar="VALUE",
                       help="Show when each run first reached this value.")] = None,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:  # fmt: skip
     """Compare a scalar of collected runs, such as the loss. `report RUN RUN` draws them."""
     from tfdeploy.experiments import compare as command
@@ -193,9 +186,9 @@ def sweep(
                        help="Seconds to measure each run, from 1 to 86400.")] = 60.0,
     synchronous: Annotated[bool, typer.Option("--synchronous",
                            help="Each step takes a batch from every worker.")] = False,
-    hosts: Hosts = HOSTS,
-    accept_new_host_keys: AcceptNew = False,
-    json: Json = False,
+    hosts: options.Hosts = options.HOSTS,
+    accept_new_host_keys: options.AcceptNew = False,
+    json: options.Json = False,
 ) -> None:  # fmt: skip
     """Measure speed with different numbers of ps and workers, in short runs."""
     from tfdeploy.errors import TfdeployError

@@ -31,51 +31,6 @@ def _find_default(ctx: typer.Context, file: Path) -> Path:
     return find_hosts_file() if source and source.name == "DEFAULT" else file
 
 
-Hosts = Annotated[
-    Path,
-    typer.Option(
-        "--hosts",
-        envvar=VARIABLE,
-        callback=_find_default,
-        help="The hosts file: of this folder, or of the nearest one above.",
-        metavar="FILE",
-        autocompletion=completion.propose_hosts_files,
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
-JsonLines = Annotated[
-    bool, typer.Option("--json", help="Print each line of a log as a JSON object.")
-]
-RunId = Annotated[
-    str | None,
-    typer.Option(
-        "--run",
-        help="A run's id or name. Default: the newest run.",
-        metavar="RUN",
-        autocompletion=completion.propose_runs,
-    ),
-]
-RunArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="RUN",
-        help="A run's id or name. Default: the newest run.",
-        show_default=False,
-        autocompletion=completion.propose_runs,
-    ),
-]
-Quiet = Annotated[
-    bool, typer.Option("-q", "--quiet", help="Print only results, warnings and errors.")
-]
-AcceptNew = Annotated[
-    bool,
-    typer.Option(
-        "--accept-new-host-keys",
-        help="Trust hosts that are not in known_hosts yet, and add their keys to it.",
-    ),
-]
-
-
 def _refuse_without_dashes(words: list[str] | None) -> list[str] | None:
     """Refuse words that are probably a slip: those for the program come after `--`."""
     if words and "--" not in sys.argv:
@@ -85,128 +40,65 @@ def _refuse_without_dashes(words: list[str] | None) -> list[str] | None:
     return words
 
 
-Env = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--env", metavar="NAME=VALUE", help="Set a variable of every task for this run. Repeatable."
-    ),
-]
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="-- WORD",
-        help="Words to add to training.command for this run: -- --lr 0.1",
-        callback=_refuse_without_dashes,
-        show_default=False,
-    ),
-]
-COUNTS = "ps=COUNT,workers=COUNT"
-With = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--with",
-        metavar="COUNTS",
-        help="Start other numbers of tasks on the same hosts: ps=2,workers=8.",
-    ),
-]
-On = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--on", metavar="HOST", help="Hosts for the additional tasks, such as gpu-[05-08]."
-    ),
-]
-RunName = Annotated[
-    str | None,
-    typer.Option("--name", metavar="NAME", help="A name for this run, for {name} and --run."),
-]
-Params = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param",
-        metavar="NAME=VALUES",
-        help="Values of an option of the program, one for each trial: lr=0.1,0.01, or a range for "
-        "--random: lr=1e-4..0.1:log. Repeatable.",
-    ),
-]
-Random = Annotated[
-    int | None,
-    typer.Option(
-        "--random", metavar="N", min=1, help="Draw N combinations for trials. Default: all of them."
-    ),
-]
-Repeat = Annotated[
-    int | None,
-    typer.Option("--repeat", metavar="N", min=1, help="Run each combination of trials N times."),
-]
-OlderRelease = Annotated[
-    str | None,
-    typer.Option(
-        "--release",
-        metavar="ID",
-        help="Start an older release that is still on the hosts: its id, or that of a run with it.",
-    ),
-]
-WaitTime = Annotated[
-    str | None,
-    typer.Option(
-        "--wait",
-        metavar="DURATION",
-        show_default=False,
-        help="Wait in the queue of the hosts for GPUs and ports that are in use: 90s, 30m, 1h, or "
-        "forever.",
-    ),
-]
-InQueue = Annotated[
-    bool,
-    typer.Option(
-        "--queue",
-        help="Return at once: the hosts start the run when its GPUs and ports are free and it is "
-        "its turn. The controller may be switched off.",
-    ),
-]
-Priority = Annotated[
-    int,
-    typer.Option(
-        "--priority",
-        metavar="N",
-        min=-99,
-        max=99,
-        help="The place in the queue: higher numbers come first.",
-    ),
-]
-ShareGpus = Annotated[
-    bool,
-    typer.Option("--share-gpus", help="Start on GPUs that processes of others use, too."),
-]
-TASK_HELP = "A task (worker:1), several (worker:[0-3]), or a job (worker)."
-TaskArguments = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="TASK",
-        help=f"{TASK_HELP} Default: all tasks.",
-        show_default=False,
-        autocompletion=completion.propose_tasks,
-    ),
-]
-Tasks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--task",
-        metavar="TASK",
-        help=f"{TASK_HELP} Repeatable.",
-        autocompletion=completion.propose_tasks,
-    ),
-]
-OnHosts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--on",
-        metavar="HOST",
-        help="Only this host, or several: gpu-[01-04]. Repeatable.",
-        autocompletion=completion.propose_hosts,
-    ),
-]
 HOSTS = Path(NAME)
+COUNTS = "ps=COUNT,workers=COUNT"
+RUN_HELP = "A run's id or name. Default: the newest run."
+TASK_HELP = "A task (worker:1), several (worker:[0-3]), or a job (worker)."
+Texts = list[str] | None
+
+# fmt: off
+Hosts = Annotated[Path, typer.Option("--hosts", envvar=VARIABLE, callback=_find_default,
+    help="The hosts file: of this folder, or of the nearest one above.", metavar="FILE",
+    autocompletion=completion.propose_hosts_files)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+JsonLines = Annotated[bool, typer.Option("--json",
+    help="Print each line of a log as a JSON object.")]
+RunId = Annotated[str | None, typer.Option("--run", help=RUN_HELP, metavar="RUN",
+    autocompletion=completion.propose_runs)]
+RunArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=RUN_HELP,
+    show_default=False, autocompletion=completion.propose_runs)]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet",
+    help="Print only results, warnings and errors.")]
+AcceptNew = Annotated[bool, typer.Option("--accept-new-host-keys",
+    help="Trust hosts that are not in known_hosts yet, and add their keys to it.")]
+Env = Annotated[Texts, typer.Option("--env", metavar="NAME=VALUE",
+    help="Set a variable of every task for this run. Repeatable.")]
+Words = Annotated[Texts, typer.Argument(metavar="-- WORD", callback=_refuse_without_dashes,
+    help="Words to add to training.command for this run: -- --lr 0.1", show_default=False)]
+With = Annotated[Texts, typer.Option("--with", metavar="COUNTS",
+    help="Start other numbers of tasks on the same hosts: ps=2,workers=8.")]
+On = Annotated[Texts, typer.Option("--on", metavar="HOST",
+    help="Hosts for the additional tasks, such as gpu-[05-08].")]
+RunName = Annotated[str | None, typer.Option("--name", metavar="NAME",
+    help="A name for this run, for {name} and --run.")]
+Params = Annotated[Texts, typer.Option("--param", metavar="NAME=VALUES",
+    help="Values of an option of the program, one for each trial: lr=0.1,0.01, or a range for "
+    "--random: lr=1e-4..0.1:log. Repeatable.")]
+Random = Annotated[int | None, typer.Option("--random", metavar="N", min=1,
+    help="Draw N combinations for trials. Default: all of them.")]
+Repeat = Annotated[int | None, typer.Option("--repeat", metavar="N", min=1,
+    help="Run each combination of trials N times.")]
+OlderRelease = Annotated[str | None, typer.Option("--release", metavar="ID",
+    help="Start an older release that is still on the hosts: its id, or that of a run with it.")]
+WaitTime = Annotated[str | None, typer.Option("--wait", metavar="DURATION", show_default=False,
+    help="Wait in the queue of the hosts for GPUs and ports that are in use: 90s, 30m, 1h, or "
+    "forever.")]
+InQueue = Annotated[bool, typer.Option("--queue",
+    help="Return at once: the hosts start the run when its GPUs and ports are free and it is "
+    "its turn. The controller may be switched off.")]
+Priority = Annotated[int, typer.Option("--priority", metavar="N", min=-99, max=99,
+    help="The place in the queue: higher numbers come first.")]
+ShareGpus = Annotated[bool, typer.Option("--share-gpus",
+    help="Start on GPUs that processes of others use, too.")]
+TaskArguments = Annotated[Texts, typer.Argument(metavar="TASK",
+    help=f"{TASK_HELP} Default: all tasks.", show_default=False,
+    autocompletion=completion.propose_tasks)]
+Tasks = Annotated[Texts, typer.Option("--task", metavar="TASK", help=f"{TASK_HELP} Repeatable.",
+    autocompletion=completion.propose_tasks)]
+OnHosts = Annotated[Texts, typer.Option("--on", metavar="HOST",
+    help="Only this host, or several: gpu-[01-04]. Repeatable.",
+    autocompletion=completion.propose_hosts)]
+# fmt: on
 COMMANDS_AFTER_FOLLOWING = ("attach", "logs -f", "status", "collect", "stop")
 
 

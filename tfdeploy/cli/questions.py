@@ -10,12 +10,10 @@ import typer
 from tfdeploy.api.opening import Questions
 from tfdeploy.errors import FleetError
 from tfdeploy.output.console import Console
-from tfdeploy.output.run_events import print_newer_record, print_restored_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.commands.following.recover_record import RecoveredRun
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import NotTrusted
     from tfdeploy.hosts.fleet import Fleet
@@ -33,11 +31,8 @@ class AskedUser(Questions):
         require_yes("do you trust it?", "not trusted: nothing was done")
         store.remember(inventory)
 
-    def on_restored(self, recovered: RecoveredRun) -> None:
-        print_restored_record(Console(), recovered.run, recovered.hosts)
-
-    def on_newer(self, recovered: RecoveredRun) -> None:
-        print_newer_record(Console(), recovered.run, recovered.hosts)
+    def on_record(self, text: str) -> None:
+        Console().print_yellow(text)
 
 
 USER = AskedUser()

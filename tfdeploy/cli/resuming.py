@@ -7,26 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tfdeploy.cli import options
 from tfdeploy.cli.command import TRAIN, add_command
 from tfdeploy.cli.completion import propose_hosts
-from tfdeploy.cli.options import (
-    COUNTS,
-    HOSTS,
-    Hosts,
-    InQueue,
-    Json,
-    On,
-    Priority,
-    Quiet,
-    RunArgument,
-    RunId,
-    ShareGpus,
-    WaitTime,
-    With,
-    find_run,
-    load_inventory,
-    parse_queue,
-)
+from tfdeploy.cli.options import find_run, load_inventory, parse_queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,21 +24,21 @@ if TYPE_CHECKING:
     TRAIN, "resume", "resume --without gpu-03", "resume --with workers=8", "resume --wait 1h"
 )
 def resume(
-    run: RunArgument = None,
+    run: options.RunArgument = None,
     without: Annotated[list[str] | None, typer.Option("--without", metavar="HOST",
                        help="A host that is gone, or several: gpu-[01-04]. Spare hosts replace "
                        "them, or else the other hosts do.",
                        autocompletion=propose_hosts)] = None,
-    counts: With = None,
-    on: On = None,
-    wait: WaitTime = None,
-    queue: InQueue = False,
-    priority: Priority = 0,
-    share_gpus: ShareGpus = False,
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    counts: options.With = None,
+    on: options.On = None,
+    wait: options.WaitTime = None,
+    queue: options.InQueue = False,
+    priority: options.Priority = 0,
+    share_gpus: options.ShareGpus = False,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
     """Resume a run that was lost or stopped from its newest checkpoint."""
     from tfdeploy.cli.watchers import shown_start
@@ -86,13 +70,13 @@ def resume(
 
 @add_command(TRAIN, "scale workers=8", "scale ps=2,workers=16 --on gpu-[05-08]")
 def scale(
-    counts: Annotated[list[str], typer.Argument(metavar=COUNTS, show_default=False,
+    counts: Annotated[list[str], typer.Argument(metavar=options.COUNTS, show_default=False,
                       help="The numbers of tasks that the run continues with.")],
-    on: On = None,
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    on: options.On = None,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
     """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint."""
     from tfdeploy.cli.watchers import shown_start

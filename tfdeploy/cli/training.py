@@ -7,28 +7,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from tfdeploy.cli import options
 from tfdeploy.cli.command import PREPARE, TRAIN, add_command
 from tfdeploy.cli.options import (
-    HOSTS,
-    AcceptNew,
-    Env,
-    Hosts,
-    InQueue,
-    Json,
-    OlderRelease,
-    OnHosts,
-    Params,
-    Priority,
-    Quiet,
-    Random,
-    Repeat,
-    RunArgument,
-    RunId,
-    RunName,
-    ShareGpus,
-    WaitTime,
-    With,
-    Words,
     exit_from_following,
     exit_if_failed,
     exit_interrupted,
@@ -63,15 +44,15 @@ COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 @add_command(PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1", "plan --param lr=0.1,0.01")
 def plan(
-    words: Words = None,
-    hosts: Hosts = HOSTS,
-    env: Env = None,
-    counts: With = None,
-    name: RunName = None,
-    param: Params = None,
-    random: Random = None,
-    repeat: Repeat = None,
-    json: Json = False,
+    words: options.Words = None,
+    hosts: options.Hosts = options.HOSTS,
+    env: options.Env = None,
+    counts: options.With = None,
+    name: options.RunName = None,
+    param: options.Params = None,
+    random: options.Random = None,
+    repeat: options.Repeat = None,
+    json: options.Json = False,
 ) -> None:
     """Show each task's host, port, GPUs and command, or all trials. Connects to no host, unless
     place = "free"."""
@@ -96,7 +77,7 @@ def plan(
 
 
 @add_command(PREPARE, "trust")
-def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
+def trust(hosts: options.Hosts = options.HOSTS, run_id: options.RunId = None) -> None:
     """Trust the programs that hosts.toml names for the controller, and its paths outside of the
     repository."""
     from tfdeploy import run as runs
@@ -114,20 +95,19 @@ def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
 
 @add_command(PREPARE, "check", "check --on gpu-[01-04]", "check --network")
 def check(
-    hosts: Hosts = HOSTS,
-    on: OnHosts = None,
+    hosts: options.Hosts = options.HOSTS,
+    on: options.OnHosts = None,
     network: Annotated[bool, typer.Option("--network",
         help="Also measure how fast hosts reach each other whose tasks will talk.")] = False,
     yes: Annotated[bool, typer.Option("--yes",
         help="Do not ask: measure the network beside live runs, too.")] = False,
-    json: Json = False,
-    accept_new_host_keys: AcceptNew = False,
+    json: options.Json = False,
+    accept_new_host_keys: options.AcceptNew = False,
 ) -> None:  # fmt: skip
     """Check the framework, GPUs, ports, disk and network of every host. Starts nothing."""
     from tfdeploy.cli.questions import allow_beside_live_tasks
     from tfdeploy.commands import check as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
     from tfdeploy.output.plan_output import check_progress, print_check
 
@@ -141,7 +121,7 @@ def check(
             if network:
                 command.check_network(fleet, intent, checked)
     if json:
-        print_json(documents.check_document(checked))
+        print_json(checked)
     else:
         print_check(console, checked, intent)
     exit_if_failed(checked.errors)
@@ -152,9 +132,9 @@ def hosts(
     names: Annotated[list[str] | None, typer.Argument(
         metavar="[USER@]HOST", help="Hosts, or several: gpu-[01-16]. Without a hosts.toml, hosts "
         "as ssh knows them. Default: all of hosts.toml.", show_default=False)] = None,
-    hosts: Hosts = HOSTS,
+    hosts: options.Hosts = options.HOSTS,
     watch: Annotated[bool, typer.Option("--watch", help="Look again every 5 s.")] = False,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:  # fmt: skip
     """Show what each host has free, and who uses its GPUs. Starts nothing."""
     from tfdeploy.commands import hosts as command
@@ -198,11 +178,11 @@ def _hosts_to_look_at(
 
 @add_command(TRAIN, "push", "push --on gpu-[01-04],gpu-07")
 def push(
-    hosts: Hosts = HOSTS,
-    on: OnHosts = None,
-    accept_new_host_keys: AcceptNew = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    hosts: options.Hosts = options.HOSTS,
+    on: options.OnHosts = None,
+    accept_new_host_keys: options.AcceptNew = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Send the source to every host, and data sets to the hosts that read them."""
     from tfdeploy.cli.watchers import shown_start
@@ -221,21 +201,21 @@ def push(
 
 @add_command(TRAIN, "start", "start --env SEED=7 -- --lr 0.1")
 def start(
-    words: Words = None,
-    hosts: Hosts = HOSTS,
-    env: Env = None,
-    counts: With = None,
-    on: OnHosts = None,
-    name: RunName = None,
-    release: OlderRelease = None,
+    words: options.Words = None,
+    hosts: options.Hosts = options.HOSTS,
+    env: options.Env = None,
+    counts: options.With = None,
+    on: options.OnHosts = None,
+    name: options.RunName = None,
+    release: options.OlderRelease = None,
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
-    accept_new_host_keys: AcceptNew = False,
-    wait: WaitTime = None,
-    queue: InQueue = False,
-    priority: Priority = 0,
-    share_gpus: ShareGpus = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    accept_new_host_keys: options.AcceptNew = False,
+    wait: options.WaitTime = None,
+    queue: options.InQueue = False,
+    priority: options.Priority = 0,
+    share_gpus: options.ShareGpus = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
     from tfdeploy.hosts.fleet import Fleet
@@ -252,23 +232,23 @@ def start(
 
 @add_command(TRAIN, "run", "run --resilient --env SEED=7 -- --lr 0.1 --epochs 5")
 def run(
-    words: Words = None,
-    hosts: Hosts = HOSTS,
-    env: Env = None,
-    counts: With = None,
-    on: OnHosts = None,
-    name: RunName = None,
-    release: OlderRelease = None,
-    accept_new_host_keys: AcceptNew = False,
+    words: options.Words = None,
+    hosts: options.Hosts = options.HOSTS,
+    env: options.Env = None,
+    counts: options.With = None,
+    on: options.OnHosts = None,
+    name: options.RunName = None,
+    release: options.OlderRelease = None,
+    accept_new_host_keys: options.AcceptNew = False,
     resilient: Annotated[bool, typer.Option("--resilient",
                          help="If a host or a supervisor is lost permanently, resume the run "
                          "without it.")] = False,
-    wait: WaitTime = None,
-    queue: InQueue = False,
-    priority: Priority = 0,
-    share_gpus: ShareGpus = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    wait: options.WaitTime = None,
+    queue: options.InQueue = False,
+    priority: options.Priority = 0,
+    share_gpus: options.ShareGpus = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
     from tfdeploy.hosts.fleet import Fleet
@@ -290,11 +270,11 @@ def run(
 
 @add_command(TRAIN, "attach", "attach 20260501-101500-3f2a")
 def attach(
-    run: RunArgument = None,
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    run: options.RunArgument = None,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Follow a run again; at its end stop and collect it, as `run` does."""
     from tfdeploy.cli.watchers import shown_following

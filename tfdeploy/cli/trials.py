@@ -9,21 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tfdeploy.cli import options
 from tfdeploy.cli.command import TRAIN, add_command
 from tfdeploy.cli.options import (
-    HOSTS,
-    AcceptNew,
-    Env,
-    Hosts,
-    Json,
-    Params,
-    Quiet,
-    Random,
-    Repeat,
-    RunId,
-    RunName,
-    WaitTime,
-    Words,
     exit_from_following,
     exit_if_failed,
     find_run,
@@ -52,11 +40,11 @@ REFRESH_S = 2.0
     "trials                  # how the newest run's trials are",
 )
 def trials(
-    words: Words = None,
-    hosts: Hosts = HOSTS,
-    param: Params = None,
-    random: Random = None,
-    repeat: Repeat = None,
+    words: options.Words = None,
+    hosts: options.Hosts = options.HOSTS,
+    param: options.Params = None,
+    random: options.Random = None,
+    repeat: options.Repeat = None,
     objective: Annotated[str | None, typer.Option("--objective", metavar="NAME:max|min",
                          help="The scalar that says which trial is best: val_accuracy:max.")]
     = None,
@@ -68,13 +56,13 @@ def trials(
                        help="Print all trials and the plan, and start nothing.")] = False,
     keep: Annotated[Literal["best", "all"], typer.Option("--keep", metavar="best|all",
                     help="Fetch checkpoints and outputs of the best trial, or of all.")] = "best",
-    run_id: RunId = None,
-    env: Env = None,
-    name: RunName = None,
-    accept_new_host_keys: AcceptNew = False,
-    wait: WaitTime = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    run_id: options.RunId = None,
+    env: options.Env = None,
+    name: options.RunName = None,
+    accept_new_host_keys: options.AcceptNew = False,
+    wait: options.WaitTime = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
     """Run a training with many parameters, one in each slot of the hosts, or show their table."""
     from tfdeploy.output.console import Console

@@ -10,20 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tfdeploy.cli import options
 from tfdeploy.cli.command import RESULTS, TRAIN, WATCH, add_command
 from tfdeploy.cli.completion import propose_tasks
 from tfdeploy.cli.options import (
-    HOSTS,
-    TASK_HELP,
-    Hosts,
-    Json,
-    JsonLines,
-    OnHosts,
-    Quiet,
-    RunArgument,
-    RunId,
-    TaskArguments,
-    Tasks,
     exit_from_following,
     exit_if_failed,
     exit_interrupted,
@@ -48,15 +38,15 @@ if TYPE_CHECKING:
 
 @add_command(WATCH, "status", "status --task worker --on gpu-[01-04]")
 def status(
-    named: RunArgument = None,
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
-    task: Tasks = None,
-    on: OnHosts = None,
+    named: options.RunArgument = None,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
+    task: options.Tasks = None,
+    on: options.OnHosts = None,
     exit_code: Annotated[bool, typer.Option("--exit-code",
                          help="Exit with 0 if all tasks are READY and train, or the run succeeded; "
                          "with 3 if it ended in any other way; with 1 otherwise.")] = False,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:  # fmt: skip
     """Show every task of a run: host, port, GPUs, pid, state, health."""
     from tfdeploy.commands import status as command
@@ -83,9 +73,9 @@ def status(
 
 @add_command(WATCH, "watch", "watch wide", "watch --json")
 def watch(
-    run: RunArgument = None,
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
+    run: options.RunArgument = None,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
     json: Annotated[bool, typer.Option("--json",
                     help="Print JSON lines: one document every 5 seconds.")] = False,
 ) -> None:  # fmt: skip
@@ -134,9 +124,9 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
 
 @add_command(WATCH, "metrics", "metrics --port 9464")
 def metrics(
-    run: RunArgument = None,
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
+    run: options.RunArgument = None,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
     port: Annotated[int | None, typer.Option("--port", metavar="PORT", min=1, max=65535,
                     help="Serve them at http://127.0.0.1:PORT/metrics until the run has ended.")]
         = None,
@@ -168,11 +158,11 @@ def metrics(
     "logs --grep 'Error|nan' -n 20",
 )
 def logs(
-    tasks: TaskArguments = None,
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
-    task: Tasks = None,
-    on: OnHosts = None,
+    tasks: options.TaskArguments = None,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
+    task: options.Tasks = None,
+    on: options.OnHosts = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs as they grow.")]
     = False,
     lines: Annotated[int | None, typer.Option("-n", "--lines", "--tail", min=0, metavar="N",
@@ -180,7 +170,7 @@ def logs(
     grep: Annotated[str, typer.Option("--grep", metavar="PATTERN",
                     help="Only lines that this regular expression matches. Hosts select them.",
                     show_default=False)] = "",
-    json: JsonLines = False,
+    json: options.JsonLines = False,
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
     from tfdeploy.cli.watchers import shown_following
@@ -203,28 +193,27 @@ def logs(
 
 
 def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) -> None:
-    from tfdeploy.output import documents
     from tfdeploy.output.console import print_json_lines
     from tfdeploy.output.log_lines import print_log_lines
 
     for new in logged:
         if json:
-            print_json_lines(documents.log_lines(new.task, new.host, new.lines))
+            print_json_lines(new.plain())
         else:
             print_log_lines(console, new.task, new.host, new.lines)
 
 
 @add_command(RESULTS, "collect", "collect --all", "collect --task worker:1")
 def collect(
-    named: RunArgument = None,
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
-    task: Tasks = None,
-    on: OnHosts = None,
+    named: options.RunArgument = None,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
+    task: options.Tasks = None,
+    on: options.OnHosts = None,
     every: Annotated[bool, typer.Option("--all",
                      help="Fetch every checkpoint, not only the newest.")] = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
     """Fetch the chief's newest checkpoint, outputs, events and all logs into runs/<run>/."""
     from tfdeploy.commands import collect as command
@@ -245,16 +234,16 @@ def collect(
 
 @add_command(RESULTS, "fetch worker:1 tuner.csv", "fetch worker logs/ --on gpu-[01-04]")
 def fetch(
-    task: Annotated[str, typer.Argument(metavar="TASK", help=TASK_HELP,
+    task: Annotated[str, typer.Argument(metavar="TASK", help=options.TASK_HELP,
                     autocompletion=propose_tasks)],
     paths: Annotated[list[str], typer.Argument(metavar="PATH",
                      help="Files or folders in the task's directory, or absolute paths on its "
                      "host.")],
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
-    on: OnHosts = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
+    on: options.OnHosts = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
     """Fetch any file or folder of a task into runs/<run>/fetched/<task>/."""
     from tfdeploy.commands import fetch as command
@@ -274,7 +263,10 @@ def fetch(
 
 @add_command(TRAIN, "stop", "stop --run 20260501-101500-3f2a")
 def stop(
-    named: RunArgument = None, hosts: Hosts = HOSTS, run_id: RunId = None, json: Json = False
+    named: options.RunArgument = None,
+    hosts: options.Hosts = options.HOSTS,
+    run_id: options.RunId = None,
+    json: options.Json = False,
 ) -> None:
     """Stop every process of a run. Logs and checkpoints stay on the hosts."""
     from tfdeploy.errors import OutdatedRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.commands.preflight import program
 from tfdeploy.commands.preflight.host_facts import (
@@ -28,7 +28,7 @@ from tfdeploy.formatting.humanize import (
     format_size,
 )
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
 from tfdeploy.planning.links import faster_addresses, slow_links
 from tfdeploy.planning.versions import differences
@@ -36,7 +36,7 @@ from tfdeploy.transfer.shared_directory import DirectoryClaims, errors_of_sharin
 from tfdeploy.transport import rsync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Host, Inventory
@@ -51,15 +51,24 @@ MIN_FREE_BYTES = 1 << 30  # for checkpoints and logs
 
 @dataclass
 class CheckResult:
-    """The hosts that answered; `errors` would make a start fail, `notes` may matter. `links` are
-    those that were measured."""
+    """What each host has, and what would make a start fail."""
 
     __repr__ = short_repr
+    KEYS = ("by_host", "errors", "notes", "links")
+    NAMES: ClassVar = {"by_host": "hosts"}
 
     hosts: tuple[HostFacts, ...] = ()
     errors: list[TfdeployError] = field(default_factory=list)
+    """What would make a start fail."""
     notes: list[TfdeployError] = field(default_factory=list)
+    """What may matter."""
     links: list[Link] = field(default_factory=list)
+    """With `--network` the measured links between hosts whose tasks talk to each other."""
+
+    @property
+    def by_host(self) -> Mapping[str, HostFacts]:
+        """Each host that answered."""
+        return {facts.host: facts for facts in self.hosts}
 
 
 def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> CheckResult:
@@ -76,7 +85,7 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
         return ask_facts(agent, intent, launches[agent.host])
 
     outcomes = fleet.outcomes(intent.hosts if hosts is None else hosts, ask)
-    result = CheckResult(tuple(o for o in outcomes.values() if isinstance(o, HostFacts)))
+    result = CheckResult(tuple(answers_of(outcomes).values()))
     result.errors += errors_of(outcomes)
     for facts in result.hosts:
         host = intent.inventory.host(facts.host)

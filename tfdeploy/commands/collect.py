@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfdeploy.commands.trials import list_trials
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.hosts.pipeline import RoundPart, run_alone, run_parts
 from tfdeploy.planning.plan import select_placements
 from tfdeploy.results import events_and_logs
@@ -121,7 +121,7 @@ def collect_reachable(
     with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
         outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
         unmerged = merge_outputs(run)
-    fetched = {h: result for h, result in outcomes.items() if not isinstance(result, TfdeployError)}
+    fetched = answers_of(outcomes)
     checkpoints = fetched[chief.host].checkpoints if chief.host in fetched else None
     return _result(
         run,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, TaskFailed, TfdeployError, raise_all
-from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.hosts.parallel import call_each
 from tfdeploy.planning.plan import select_placement, select_placements
 from tfdeploy.shared.protocol.runs import Enter
@@ -67,8 +68,7 @@ def find_entrances(
         return [_entrance(agent, run, placement) for placement in wanted[agent.host]]
 
     outcomes = fleet.outcomes(wanted, ask)
-    found = [outcome for outcome in outcomes.values() if not isinstance(outcome, TfdeployError)]
-    return [entrance for entrances in found for entrance in entrances], errors_of(outcomes)
+    return [*chain.from_iterable(answers_of(outcomes).values())], errors_of(outcomes)
 
 
 def execute(

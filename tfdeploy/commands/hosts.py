@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.errors import TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
+from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.shared.protocol.reports import HostState, LookAtHost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
 
 TIMEOUT_S = 60.0  # nvidia-smi may hang for 30 s
@@ -54,11 +55,8 @@ class SeenHosts:
 def look(fleet: Fleet, hosts: Sequence[str], unreached: Sequence[TfdeployError]) -> SeenHosts:
     """Ask each host; `unreached` are the errors of further ones. Raises nothing."""
     answers = fleet.outcomes(hosts, lambda agent: agent.ask(LookAtHost(), TIMEOUT_S))
-    seen = [
-        SeenHost(host, None if isinstance(answer, TfdeployError) else answer)
-        for host, answer in answers.items()
-    ]
+    states = answers_of(answers)
+    seen = [SeenHost(host, states.get(host)) for host in answers]
     seen += [SeenHost(error.names[-1], None) for error in unreached if error.names]
-    errors = [answer for answer in answers.values() if isinstance(answer, TfdeployError)]
     in_order = sorted(seen, key=lambda each: each.order)
-    return SeenHosts(tuple(in_order), (*errors, *unreached))
+    return SeenHosts(tuple(in_order), (*errors_of(answers), *unreached))

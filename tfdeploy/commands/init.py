@@ -13,7 +13,7 @@ from tfdeploy.commands.plan import address
 from tfdeploy.config import inventory
 from tfdeploy.errors import AgentError, HostError, InventoryError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line, quote_path
-from tfdeploy.hosts.fleet import Fleet, errors_of
+from tfdeploy.hosts.fleet import Fleet, answers_of, errors_of
 from tfdeploy.init import document, explore, network, placement, requirements, strategy
 from tfdeploy.init.machine import Machine
 from tfdeploy.init.program import data_outside
@@ -103,8 +103,7 @@ def reach(
     probed = inventory_of(targets, file, ssh_config)
     with Fleet(probed, accept_new=accept_new) as fleet:
         pythons = find_agent_pythons(fleet)
-    usable = {h: python for h, python in pythons.items() if not isinstance(python, TfdeployError)}
-    errors = errors_of(pythons)
+    usable, errors = answers_of(pythons), errors_of(pythons)
     if not usable:
         raise_all(errors)
     hosts = inventory_of(targets, file, ssh_config, usable)

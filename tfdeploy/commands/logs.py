@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import PlanError, raise_all
+from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.planning import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from tfdeploy.errors import HostError
     from tfdeploy.hosts.fleet import Fleet
@@ -26,6 +27,25 @@ class NewLines:
     task: str
     host: str
     lines: tuple[str, ...]
+
+    def plain(self) -> Iterator[LogLine]:
+        """Yield them one by one, without colors."""
+        for line in self.lines:
+            yield LogLine(self.task, self.host, plain_text(line))
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of a log: `logs` prints one such object in each line of its output."""
+
+    NAMES: ClassVar = {"text": "line"}
+
+    task: str
+    """The task that wrote it."""
+    host: str
+    """The task's host."""
+    text: str
+    """The line without colors. A progress bar is its last state."""
 
 
 def logs(

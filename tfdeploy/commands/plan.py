@@ -171,7 +171,8 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
         checks.check_orphan_timeout(inventory.training, placed)
     checks.check_words(inventory.training, placed, options.words)
     with prefix_plan_errors(file):
-        source = _older_release(inventory, options.release) or _checked_source(inventory, placed)
+        older = Release(options.release or "", inventory.source_root, {}, {})
+        source = older if options.release else _checked_source(inventory, placed)
         data = {place: data_release(inventory, place) for place in inventory.data}
         hosts = (h.copy_with({"address": addresses[h.name]}) for h in inventory.hosts)
         changed = {"hosts": tuple(hosts), "training": _with_defaults_of_scripts(inventory)}
@@ -192,10 +193,6 @@ def _environments(inventory: Inventory) -> dict[str, EnvironmentSpec]:
     from tfdeploy.environments import spec
 
     return spec.for_hosts(inventory)
-
-
-def _older_release(inventory: Inventory, release: str | None) -> Release | None:
-    return Release(release, inventory.source_root, {}, {}) if release else None
 
 
 def _checked_source(inventory: Inventory, placed: Plan) -> Release:

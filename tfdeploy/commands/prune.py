@@ -15,7 +15,7 @@ from tfdeploy.environments.wheelhouse import is_wheels
 from tfdeploy.errors import AgentError, RunError, TfdeployError
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.shared.protocol.releases import data_set_name
 from tfdeploy.shared.protocol.runs import Remove, Removed
 
@@ -194,7 +194,7 @@ def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneR
     first = [host for host, each in removals.items() if not each.releases and not each.environments]
     outcomes = fleet.outcomes(first, ask)
     outcomes |= fleet.outcomes([host for host in removals if host not in first], ask)
-    answers = {h: answer for h, answer in outcomes.items() if not isinstance(answer, TfdeployError)}
+    answers = answers_of(outcomes)
     not_deleted = [
         AgentError(host, f"{entry.name} was not deleted: {entry.why}")
         for host, answer in answers.items()

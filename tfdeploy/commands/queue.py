@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.shared.protocol.reports import HostQueue, ListQueue, Move, QueuedRun
+from tfdeploy.hosts.fleet import answers_of, errors_of
+from tfdeploy.shared.protocol.reports import ListQueue, Move, QueuedRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,8 +53,8 @@ def list_queue(fleet: Fleet) -> QueueResult:
     """Ask every host who waits there. Raises nothing."""
     outcomes = fleet.outcomes(fleet.agents, lambda agent: agent.ask(ListQueue(), TIMEOUT_S))
     by_run: dict[tuple[int, int, str, str], list[tuple[str, QueuedRun]]] = {}
-    for host, found in outcomes.items():
-        for run in found.runs if isinstance(found, HostQueue) else ():
+    for host, found in answers_of(outcomes).items():
+        for run in found.runs:
             in_order = (-run.priority, run.submitted, run.run, run.user)
             by_run.setdefault(in_order, []).append((host, run))
     runs = [_together(found) for _, found in sorted(by_run.items())]

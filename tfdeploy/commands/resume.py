@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -42,7 +42,7 @@ from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfdeploy.commands.following.launching import Waiting
     from tfdeploy.commands.start import Queue
@@ -109,8 +109,10 @@ def resume(
     without = _expand_hosts(changes.without)
     inventory = _with_counts(_without_hosts(old, without), changes)
     remaining = _restrict(old, [host.name for host in inventory.hosts])
+    # A second resume at the same time would stop what this one starts.
+    refusal = RunError(f"another resume of run {old.id} is running", f"tfdeploy status {old.flags}")
     with (
-        _exclusive(old),
+        old.open().locked(".resuming", refusal),
         Fleet(
             old.inventory, version=old.agent, record=old, transfers=transfers, cancel=cancel
         ) as old_fleet,
@@ -122,7 +124,7 @@ def resume(
         new = replace(new, environments=restore_environments(fleet, new))
         # Everything that can be refused was refused by now, while the run is as it was.
         started_at = time.monotonic()
-        left_out = _begin_to_stop(old_fleet, _leave_out(old, new))
+        left_out = _begin_to_stop(old_fleet, _restrict(old, new.left_out))
         with old_fleet.cancellation.delayed():
             stopped = stop(old_fleet, remaining, silent=True)
         stop_s = time.monotonic() - started_at
@@ -134,14 +136,6 @@ def resume(
         still_running = left_out()
         times = (round(stop_s, 3), round(start_s, 3))
         return ResumeResult(resumed, source, files, stopped, *times, still_running)
-
-
-@contextmanager
-def _exclusive(run: Run) -> Iterator[None]:
-    """Refuse a second resume of the run at the same time: each would stop the other's tasks."""
-    refusal = RunError(f"another resume of run {run.id} is running", f"tfdeploy status {run.flags}")
-    with run.open().locked(".resuming", refusal):
-        yield
 
 
 def _expand_hosts(without: Sequence[str]) -> list[str]:
@@ -181,11 +175,6 @@ def _restrict(run: Run, hosts: Sequence[str]) -> Run:
     """Return the run with only the tasks on these hosts."""
     placements = tuple(p for p in run.plan.placements if p.host in hosts)
     return replace(run, plan=replace(run.plan, placements=placements))
-
-
-def _leave_out(old: Run, new: Run) -> Run:
-    """Return the run with only the tasks on hosts that the new plan leaves out."""
-    return _restrict(old, [host for host in old.plan.hosts if host in new.left_out])
 
 
 def _begin_to_stop(fleet: Fleet, run: Run) -> Callable[[], tuple[TfdeployError, ...]]:

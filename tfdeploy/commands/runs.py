@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.results.outputs import SavedElsewhere
 from tfdeploy.results.stored_results import StoredResult, stored_results
 from tfdeploy.run import FOLDER, ID, open_runs, run_json
@@ -141,8 +141,7 @@ def runs(fleet: Fleet, inventory: Inventory) -> ProjectRuns:
         return replace(disk, results=stored_results(agent, inventory.project, ids, own))
 
     outcomes = fleet.outcomes(fleet.agents, ask)
-    found = {host: disk for host, disk in outcomes.items() if isinstance(disk, HostDisk)}
-    disks = count_stores_once(inventory, found)
+    disks = count_stores_once(inventory, answers_of(outcomes))
     summaries = summarize_runs(disks, base)
     return ProjectRuns(inventory.project, summaries, disks, tuple(errors_of(outcomes)))
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Outcomes = Mapping[str, dict[str, TaskReport] | TfdeployError]
 
 HEALTHY, UNHEALTHY, OVER = 0, 1, 3
+LOG_LINES = 20  # of each log that an error shows
 MAX_PEERS = 3  # that the reason of a waiting task names
 
 
@@ -130,10 +131,6 @@ def status(
     return combine(fleet.outcomes(by_host, ask, on_wait=report))
 
 
-def _task_status(placement: Placement, report: TaskReport | None) -> TaskStatus:
-    return TaskStatus(placement.with_gpus(report.gpus if report else None), report)
-
-
 def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> RunStatus:
     """Return the status of these placements, whose hosts have all answered or failed."""
     by_host = tasks_by_host(placements)
@@ -147,7 +144,8 @@ def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> R
         missing = [task for task in by_host[host] if task not in outcome]
         errors += _missing_tasks(run, host, missing)
     explained = {task: _with_peers(run, report, reports) for task, report in reports.items()}
-    statuses = (_task_status(p, explained.get(str(p.task))) for p in placements)
+    of_tasks = ((p, explained.get(str(p.task))) for p in placements)
+    statuses = (TaskStatus(p.with_gpus(r.gpus if r else None), r) for p, r in of_tasks)
     return RunStatus(run, tuple(statuses), tuple(errors))
 
 

@@ -11,7 +11,8 @@ from tfdeploy.config.cluster import Task
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.hosts.fleet import Fleet, answers_of
+from tfdeploy.planning.plan import tasks_by_host
 from tfdeploy.shared.protocol.preflight import UnfinishedTasks
 from tfdeploy.shared.protocol.runs import Stop, StoppedTask
 from tfdeploy.shared.records import ENDED, STOPPED, UNKNOWN
@@ -202,8 +203,8 @@ def _stop_elsewhere(
     with Fleet(inventory, record=record) as fleet:
         outcomes = fleet.outcomes(fleet.agents, lambda agent: agent.ask(request, timeout_s).tasks)
     found = _Answers(run)
-    found.take({h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError)})
-    silent = tuple(host for host, o in outcomes.items() if isinstance(o, TfdeployError))
+    found.take(answers := answers_of(outcomes))
+    silent = tuple(host for host in outcomes if host not in answers)
     errors = (*stopped.errors, *found.errors, *found.live())
     others = (*stopped.others, *found.others)
     return replace(stopped, errors=errors, others=others, silent_hosts=silent)
@@ -236,7 +237,8 @@ class _Answers:
             if isinstance(outcome, TfdeployError):
                 self.errors.append(outcome)
                 continue
-            self.saved = self.saved or _saved_checkpoint(outcome)
+            saved = (each.saved for each in outcome if each.state == STOPPED and each.saved)
+            self.saved = self.saved or next(saved, None)
             self.errors += [_survivors(host, each) for each in outcome if each.survivors]
             self.chief_left |= any(each.left for each in outcome if each.task == chief)
             planned = {str(p.task) for p in self._run.plan.placements_on(host)}
@@ -262,9 +264,8 @@ def _states(run: Run, outcomes: Outcomes) -> dict[str, str]:
     planned = {(str(p.task), p.host) for p in run.plan.placements}
     return {
         answer.task: answer.state
-        for host, outcome in outcomes.items()
-        if not isinstance(outcome, TfdeployError)
-        for answer in outcome
+        for host, answers in answers_of(outcomes).items()
+        for answer in answers
         if (answer.task, host) in planned
     }
 
@@ -308,10 +309,6 @@ def _chief(run: Run) -> Placement | None:
     return chiefs[-1] if chiefs else None
 
 
-def _saved_checkpoint(answers: list[StoppedTask]) -> SavedCheckpoint | None:
-    return next((each.saved for each in answers if each.state == STOPPED and each.saved), None)
-
-
 def _stop_tasks(
     fleet: Fleet,
     run: Run,
@@ -325,21 +322,19 @@ def _stop_tasks(
 ) -> Outcomes:
     """Stop tasks; the fields of `Stop` say how. A person's stop includes all other tasks of the run
     on each host, once the host is not `asked_later`."""
-    tasks_by_host: dict[str, list[str]] = {}
-    for placement in placements:
-        tasks_by_host.setdefault(placement.host, []).append(str(placement.task))
+    by_host = tasks_by_host(placements)
 
     def ask(agent: Agent) -> list[StoppedTask]:
-        tasks, project = tasks_by_host[agent.host], run.inventory.project
+        tasks, project = by_host[agent.host], run.inventory.project
         others = not run.launched and agent.host not in asked_later
         request = Stop(project, run.id, tasks, run.launched, tells, silent, linger_s, others)
         timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S + linger_s
         return agent.ask(request, timeout_s).tasks
 
     def report(outcomes: Outcomes) -> None:
-        on_wait(outcomes, [host for host in tasks_by_host if host not in outcomes])
+        on_wait(outcomes, [host for host in by_host if host not in outcomes])
 
-    return fleet.outcomes(tasks_by_host, ask, on_wait=report)
+    return fleet.outcomes(by_host, ask, on_wait=report)
 
 
 def _survivors(host: str, answer: StoppedTask) -> TaskError:

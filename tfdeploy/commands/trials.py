@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.folders.own_folder import read_file
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.shared.protocol.message import parse_lines
 from tfdeploy.shared.protocol.reports import ListTrials
 from tfdeploy.shared.trials import BAD, FAILED, SUCCEEDED, WAITING, TrialRecord, newest
@@ -136,7 +136,7 @@ def list_trials(fleet: Fleet | None, run: Run) -> TrialsResult:
     # The chief's host knows of all trials, and says last how those are that still run.
     hosts = sorted(run.plan.hosts, key=lambda host: host == chief)
     outcomes = fleet.outcomes(hosts, ask) if fleet else {}
-    answers = [each for each in outcomes.values() if not isinstance(each, TfdeployError)]
+    answers = answers_of(outcomes).values()
     records = newest([*_collected(run), *(record for answer in answers for record in answer)])
     hosts_of = {str(p.task): p.host for p in run.plan.placements}
     points = run.inventory.trials.points

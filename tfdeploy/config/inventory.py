@@ -46,7 +46,7 @@ EXPECTED = {
 }
 """What to expect, by pydantic's name of the error; in braces, pydantic's values and the path."""
 MAX_FILE_BYTES = 16_000_000  # a file of 10,000 hosts has 3 MB
-MAX_SHOWN_PATH = 200
+MAX_SHOWN_PATH, MAX_SHOWN_VALUE = 200, 60  # characters
 UNQUOTED = re.compile(r"^ *\[ *hosts\.[^]\"']*\[", re.MULTILINE)
 UNQUOTED_TEXT = re.compile(r"^ *\w+ *= *(?!true|false|inf|nan)[A-Za-z~/]", re.MULTILINE)
 TEXT_HINT = 'put text in quotes: project = "digits"'
@@ -176,8 +176,9 @@ def _refuse_data_in_data(data: dict[str, DataSet], file: Path) -> None:
 def _describe(detail: Any, prefix: tuple[str, ...]) -> str:
     """Return the message for one of pydantic's errors: what was found, what was expected."""
     loc = (*prefix, *(part for part in detail["loc"] if part != KEY_MARK))
-    path = _shorten_path(".".join(str(part) or '""' for part in loc))
-    found = f"found {_shorten(detail['input'])}"
+    path = _shorten(".".join(str(part) or '""' for part in loc), MAX_SHOWN_PATH)
+    value = json.dumps(detail["input"], default=str, ensure_ascii=False)
+    found = f"found {_shorten(value, MAX_SHOWN_VALUE)}"
     if loc[0] == "notify":  # the path of a webhook's URL is its password
         found = mask_urls(found)
     match detail["type"]:
@@ -201,13 +202,8 @@ def _describe(detail: Any, prefix: tuple[str, ...]) -> str:
             return f"{path}: {found}; {detail['msg']}"
 
 
-def _shorten_path(path: str) -> str:
-    return path if len(path) <= MAX_SHOWN_PATH else path[: MAX_SHOWN_PATH - 1] + "…"
-
-
-def _shorten(value: Any) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "…"
+def _shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _suggest_key(loc: tuple[Any, ...]) -> str:

@@ -52,12 +52,15 @@ def _check_address(value: str) -> str:
     return str(address)  # one spelling, so that equal addresses are found
 
 
-def _check_name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value) or value == "agent":
-        raise ValueError(
-            'expected letters, digits, ".", "_" and "-", first a letter or a digit, and not "agent"'
-        )
-    return value
+def _matching(pattern: str, expected: str) -> AfterValidator:
+    """Return the check of a text that a regular expression has to match."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"expected {expected}")
+        return value
+
+    return AfterValidator(check)
 
 
 def _check_plain_word(value: str) -> str:
@@ -66,34 +69,11 @@ def _check_plain_word(value: str) -> str:
     return value
 
 
-def _check_user(value: str) -> str:
-    """ssh puts the name into a shell's command line: source, ssh(1), ProxyJump and %r."""
-    _check_plain_word(value)
-    if not re.fullmatch(r"[\w.@%+-]+", value):
-        raise ValueError("expected the name of a user: letters, digits and . _ - + @ %")
-    return value
-
-
-def _check_jump(value: str) -> str:
-    """ssh puts it into a shell's command line: source, ssh(1), ProxyJump."""
-    _check_plain_word(value)
-    if not re.fullmatch(r"[\w.@%+:/,\[\]-]+", value) or re.search(r"[@,/]-", value):
-        raise ValueError("expected [USER@]HOST[:PORT], or several of them with commas")
-    return value
-
-
 def _check_local_path(value: str) -> str:
     if not value.isprintable() or not value.strip():
         raise ValueError("expected the path of a file or a folder")
     if value.startswith("~") and value != "~" and not value.startswith("~/"):
         raise ValueError('expected "~/" for your home directory, or the whole path')
-    return value
-
-
-def _check_job_name(value: str) -> str:
-    """Source: TensorFlow's DeviceNameUtils, which parses it from /job:NAME/task:0."""
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", value):
-        raise ValueError('expected letters, digits and "_", first a letter, such as "master"')
     return value
 
 
@@ -140,12 +120,6 @@ def _check_outputs(value: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(
             f'"{value[0]}" excludes files; expected a pattern before it that includes some'
         )
-    return value
-
-
-def _check_task_name(value: str) -> str:
-    if not re.fullmatch(r"(ps|worker|chief|evaluator):\d{1,4}", value):
-        raise ValueError('expected a task such as "worker:0"')
     return value
 
 
@@ -222,12 +196,6 @@ def _check_command(value: tuple[str, ...]) -> tuple[str, ...]:
 def _check_words(value: tuple[str, ...]) -> tuple[str, ...]:
     if any("\0" in word for word in value):
         raise ValueError("expected words without a NUL character")
-    return value
-
-
-def _check_text(value: str) -> str:
-    if "\0" in value:
-        raise ValueError("expected text without a NUL character")
     return value
 
 
@@ -329,12 +297,6 @@ def _check_requirements(value: Any) -> Any:
     return tuple(value)
 
 
-def _check_python_version(value: str) -> str:
-    if not re.fullmatch(r"3\.\d{1,2}(\.\d{1,2})?", value):
-        raise ValueError('expected a version such as "3.12"')
-    return value
-
-
 def _check_params(value: dict[str, Any]) -> dict[str, Any]:
     """Accept a list of values for each parameter, or a range."""
     for name, found in value.items():
@@ -384,16 +346,38 @@ def _check_setup(value: tuple[str, ...]) -> tuple[str, ...]:
 Address = Annotated[str, AfterValidator(_check_address)]
 CheckpointDir = Annotated[str, AfterValidator(_check_checkpoint_dir)]
 Directory = Annotated[str, AfterValidator(_check_directory)]
-TaskName = Annotated[str, AfterValidator(_check_task_name)]
+TaskName = Annotated[
+    str, _matching(r"(ps|worker|chief|evaluator):\d{1,4}", 'a task such as "worker:0"')
+]
 Place = Annotated[str, AfterValidator(_check_place)]
 Places = Annotated[tuple[Place, ...], BeforeValidator(_list_to_tuple)]
 DataPlace = Annotated[str, AfterValidator(_check_data_place)]
 PlainWord = Annotated[str, AfterValidator(_check_plain_word)]
-User = Annotated[str, AfterValidator(_check_user)]
-Jump = Annotated[str, AfterValidator(_check_jump)]
+# ssh puts these two into a shell's command line: source, ssh(1), ProxyJump and %r.
+User = Annotated[
+    PlainWord, _matching(r"[\w.@%+-]+", "the name of a user: letters, digits and . _ - + @ %")
+]
+Jump = Annotated[
+    PlainWord,
+    _matching(
+        r"(?!.*[@,/]-)[\w.@%+:/,\[\]-]+", "[USER@]HOST[:PORT], or several of them with commas"
+    ),
+]
 LocalPath = Annotated[str, AfterValidator(_check_local_path)]
-Name = Annotated[str, AfterValidator(_check_name)]
-JobName = Annotated[str, AfterValidator(_check_job_name)]
+Name = Annotated[
+    str,
+    _matching(
+        r"(?!agent$)[A-Za-z0-9][A-Za-z0-9._-]*",
+        'letters, digits, ".", "_" and "-", first a letter or a digit, and not "agent"',
+    ),
+]
+# Source: TensorFlow's DeviceNameUtils, which parses it from /job:NAME/task:0.
+JobName = Annotated[
+    str,
+    _matching(
+        r"[A-Za-z][A-Za-z0-9_]*", 'letters, digits and "_", first a letter, such as "master"'
+    ),
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=0, le=1024)]
 Workers = Annotated[int, BeforeValidator(_parse_workers)]
@@ -417,7 +401,7 @@ Command = Annotated[
     AfterValidator(_check_command),
 ]
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_words), AfterValidator(_check_words)]
-Text = Annotated[str, AfterValidator(_check_text)]
+Text = Annotated[str, _matching(r"[^\0]*", "text without a NUL character")]
 Target = Annotated[
     tuple[str, ...],
     BeforeValidator(_split_target),
@@ -428,7 +412,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 StringList = Annotated[tuple[str, ...], BeforeValidator(_list_to_tuple)]
 Requirements = Annotated[str | tuple[str, ...], BeforeValidator(_check_requirements)]
-PythonVersion = Annotated[str, AfterValidator(_check_python_version)]
+PythonVersion = Annotated[str, _matching(r"3\.\d{1,2}(\.\d{1,2})?", 'a version such as "3.12"')]
 Params = Annotated[dict[str, Any], AfterValidator(_check_params)]
 Objective = Annotated[str, AfterValidator(_check_objective)]
 Points = Annotated[tuple[dict[str, str], ...], BeforeValidator(_list_to_tuple)]

@@ -119,7 +119,7 @@ def rescale(inventory: Inventory, ps: int, workers: int, limit_s: float) -> Inve
     training = {"replicas": 0, "save_on_stop": True, "max_duration_s": limit_s}
     rescaled = inventory.copy_with(
         {
-            "hosts": tuple(_without_evaluator(host) for host in hosts if trains(host)),
+            "hosts": tuple(h.copy_with({"evaluator": False}) for h in hosts if trains(h)),
             "restart": _without_restarts(inventory.restart),
             "training": inventory.training.copy_with(training),
         }
@@ -130,10 +130,6 @@ def rescale(inventory: Inventory, ps: int, workers: int, limit_s: float) -> Inve
 def trains(host: Host) -> bool:
     """Return whether the host has tasks that train, so that a measured run may use it."""
     return not host.spare and bool(host.ps or host.workers or host.chief)
-
-
-def _without_evaluator(host: Host) -> Host:
-    return host.copy_with({"evaluator": False})
 
 
 def _without_restarts(restart: Restart) -> Restart:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.following.signals import delay_signals
-from tfdeploy.commands.status import status
+from tfdeploy.commands.status import LOG_LINES, status
 from tfdeploy.commands.stop import stop
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.scalars import LogSteps
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.reports import LogLines
 
 TICK_S = 1.0
-LOG_LINES = 20  # in the report of a failure
 
 
 def measure(fleet: Fleet, run: Run, cell: Cell, seconds: float) -> Result:

@@ -22,7 +22,7 @@ from tfdeploy.shared.event_scalars import read_scalars
 from tfdeploy.shared.log_patterns import ESCAPE, KERAS_BATCH, KERAS_EPOCH, LOSS, STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 MAX_FILE_BYTES = 4 << 30
@@ -107,7 +107,7 @@ def _with_rising_steps(points: Iterable[Point]) -> Series:
     return tuple(series)
 
 
-def values_of(series: Series) -> tuple[float, ...]:
+def values_of(series: Sequence[Point]) -> tuple[float, ...]:
     """Return the values, NaN for none."""
     return tuple(math.nan if point.value is None else point.value for point in series)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.config.inventory import Host
     from tfdeploy.run import Run
-    from tfdeploy.transport import CompletedCommand, Transport
+    from tfdeploy.transport import Transport
 
     Payload = Callable[[], Iterable[memoryview]]  # called again if it has to be sent again
 
@@ -133,7 +133,9 @@ class Agent:
             except AgentExited as exited:
                 session.close()
                 if was_sent or exited.command.exit != ABSENT:
-                    raise self._no_answer(exited.command) from None
+                    raise agent_bundle.no_answer(
+                        self.host, self._path, self._python, exited.command
+                    ) from None
             except BaseException:
                 session.close()
                 raise
@@ -160,9 +162,6 @@ class Agent:
                 "was the directory on the host deleted?",
             )
         agent_bundle.send(self.transport, self.host, self._path, self._python)
-
-    def _no_answer(self, command: CompletedCommand) -> HostError:
-        return agent_bundle.no_answer(self.host, self._path, self._python, command)
 
     def parse(self, query: Query[A], answer: Answer) -> A:
         """Return an answer as its class. Raises AgentError for a refusal or an invalid answer."""
@@ -246,11 +245,7 @@ class AnswerStream(Generic[A]):
                 answer = self._read(session)
             self._end(session)
         except AgentExited:
-            raise AgentExitedEarly(
-                self._agent.host,
-                "the agent exited before it finished its answer",
-                "check whether it was killed or its directory deleted; tfdeploy status asks again",
-            ) from None
+            raise AgentExitedEarly(self._agent.host) from None
         finally:
             self.close()  # if the session is not kept
 

@@ -124,7 +124,7 @@ class Fleet:
         """As `outcomes`, but raise all errors together when every host is done."""
         outcomes = self.outcomes(hosts, act)
         raise_all(errors_of(outcomes))
-        return {h: r for h, r in outcomes.items() if not isinstance(r, TfdeployError)}
+        return answers_of(outcomes)
 
     def follow(
         self,
@@ -151,6 +151,11 @@ class Fleet:
             request = Follow(run.inventory.project, run.id, tasks, **own)
             subscriptions[self.agents[host]] = Subscription(request, opened.get(host))
         return Following(subscriptions, self.cancellation)
+
+
+def answers_of(outcomes: Mapping[str, R | TfdeployError]) -> dict[str, R]:
+    """Return what hosts have answered, without the errors of the others."""
+    return {h: each for h, each in outcomes.items() if not isinstance(each, TfdeployError)}
 
 
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:

@@ -94,11 +94,7 @@ class Pipeline:
             limit = reply.query.request.MAX_ANSWER_BYTES
             return self._session.answer(reply.timeout_s, limit)
         except AgentExited:
-            raise AgentExitedEarly(
-                self.agent.host,
-                "the agent exited before it finished its answer",
-                "check whether it was killed or its directory deleted; tfdeploy status asks again",
-            ) from None
+            raise AgentExitedEarly(self.agent.host) from None
 
     def finish(self, reply: Reply[Any]) -> None:
         """Continue with the request after this one, whose last answer was read."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.environments import packages
 from tfdeploy.errors import TfdeployError, TransferFailed
+from tfdeploy.hosts.fleet import answers_of
 from tfdeploy.init.machine import DEFAULT_PYTHON, Machine
 from tfdeploy.planning.frameworks import TENSORFLOW
 from tfdeploy.shared.protocol.preflight import Explore, ImportFacts, Statement, Survey
@@ -47,8 +48,7 @@ def explore(
         return agent.ask(Explore([*more], program.framework), EXPLORE_S)
 
     facts = fleet.outcomes(fleet.agents, ask)
-    pythons = {h: f.pythons for h, f in facts.items() if not isinstance(f, TfdeployError)}
-    usual = count_pythons(pythons.values())
+    usual = count_pythons(known.pythons for known in answers_of(facts).values())
 
     def confirm(agent: Agent) -> tuple[Machine, SurveyAnswer]:
         known = facts[agent.host]
@@ -59,8 +59,8 @@ def explore(
         return _confirm(agent, host, known, ranked, program.framework, statements)
 
     found = fleet.outcomes(fleet.agents, confirm)
-    answered = {h: f for h, f in found.items() if not isinstance(f, TfdeployError)}
-    sharing = _find_sharing(fleet, {host: survey.here for host, (_, survey) in answered.items()})
+    ids = {host: survey.here for host, (_, survey) in answers_of(found).items()}
+    sharing = _find_sharing(fleet, ids)
     return {
         host: each
         if isinstance(each, TfdeployError)

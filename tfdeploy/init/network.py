@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import AgentError, TfdeployError
+from tfdeploy.errors import AgentError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.hosts.fleet import answers_of
 from tfdeploy.init.machine import AUTO
+from tfdeploy.planning.placing import is_loopback
 from tfdeploy.shared.protocol.preflight import Address, ListenOnPorts, TryPorts
 
 if TYPE_CHECKING:
@@ -87,13 +88,10 @@ def _find_network(
     ranges: Sequence[int],
 ) -> dict[str, HostNetwork]:
     with ExitStack() as streams:
-        opened = {
-            host: each
-            for host, each in fleet.outcomes(
-                counts, lambda agent: _open_ports(agent, counts[agent.host], ranges, streams)
-            ).items()
-            if not isinstance(each, TfdeployError)
-        }
+        outcomes = fleet.outcomes(
+            counts, lambda agent: _open_ports(agent, counts[agent.host], ranges, streams)
+        )
+        opened = answers_of(outcomes)
         ports = {host: each.ports for host, each in opened.items()}
         chosen = _choose_addresses(fleet, {host: addresses[host] for host in opened}, ports)
     return {
@@ -159,14 +157,6 @@ def usable_addresses(
     }
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether an address means on every machine that machine itself. Pure."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
-
-
 def choose_address(
     host: str, addresses: Addresses, usable: Sequence[str], failures: Failures
 ) -> tuple[str | None, str]:
@@ -195,10 +185,7 @@ def _try(
         at = [Address(a, port) for host, a in by_host[agent.host] for port in ports[host]]
         return agent.ask(TryPorts(at, CONNECT_S)).answers if at else []
 
-    outcomes = fleet.outcomes(ports, try_ports)
-    for host, answers in outcomes.items():
-        if isinstance(answers, TfdeployError):
-            continue
+    for host, answers in answers_of(fleet.outcomes(ports, try_ports)).items():
         reasons = iter(answers)
         for target, address in by_host[host]:
             bad = [reason for _ in ports[target] if (reason := next(reasons, ""))]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from tfdeploy.commands.watch import WatchedRun, WatchedTask
+    from tfdeploy.commands.watch import WatchedRun
     from tfdeploy.hosts.events import Event
 
 REFRESH_S = 0.5
@@ -208,7 +208,8 @@ class WatchApp(App[Ending]):
         if name != self._selected:
             log.clear()
             count, follows, self._noise = 0, True, NoiseFolder(time.monotonic)
-        for line in _newest(task, task.lines - count):
+        new = task.lines - count
+        for line in list(task.log)[-new:] if new > 0 else ():
             shown = self._noise.fold(self._selected, line)
             if shown is not None:
                 log.write(coloured(shown), scroll_end=follows)
@@ -228,7 +229,3 @@ def _row_text(row: Row, cells: list[str], is_selected: bool) -> Text:
     if row.note:
         text.append(f"\n    {row.note}", "yellow" if row.is_bad and not row.is_old else "")
     return text
-
-
-def _newest(task: WatchedTask, count: int) -> list[str]:
-    return list(task.log)[-count:] if count > 0 else []

@@ -52,7 +52,8 @@ def training_parts(watched: WatchedRun, now: float) -> list[str]:
     history = watched.history
     rate, left_s, position = history.rate(now), history.left_s(now), history.position
     trial = escape_line(report.reason) if watched.run.inventory.trials.points else ""
-    parts = [trial, epoch_text(said), _step(report.step if report.step is not None else said.step)]
+    step = report.step if report.step is not None else said.step
+    parts = [trial, epoch_text(said), "" if step is None else f"step {step}"]
     if rate is not None and position and position.unit == "step" and not watched.has_ended:
         parts.append(f"{rate:.3g} steps/s")
     late_s = history.late_s(now)
@@ -75,10 +76,6 @@ def fit(parts: Sequence[str], width: int) -> str:
         if len(line) + len(part) + 2 <= width:
             line += f"  {part}"
     return line
-
-
-def _step(step: int | None) -> str:
-    return "" if step is None else f"step {step}"
 
 
 def _checkpoint(watched: WatchedRun, now: float) -> str:

@@ -5,31 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.planning.plan import Placement
 from tfdeploy.release.snapshot import Release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
     from tfdeploy.commands.plan import Intent
-    from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.commands.prune import PruneResult, Removal
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.planning.links import Link
 
 
 def classes() -> dict[str, type]:
     """Return the class of what each command prints; "error" is printed instead by a command that
     fails. Each is described by its fields, see tfdeploy/documents.py."""
+    from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
     from tfdeploy.commands.hosts import SeenHosts
+    from tfdeploy.commands.logs import LogLine
     from tfdeploy.commands.queue import QueueResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.run import FinishedRun
@@ -46,7 +44,7 @@ def classes() -> dict[str, type]:
 
     return {
         "plan": PlanDocument,
-        "check": CheckDocument,
+        "check": CheckResult,
         "hosts": SeenHosts,
         "push": PushDocument,
         "start": StartResult,
@@ -57,7 +55,7 @@ def classes() -> dict[str, type]:
         "trials": TrialsResult,
         "status": RunStatus,
         "watch": WatchDocument,
-        "logs": PrintedLine,
+        "logs": LogLine,
         "tensorboard": TensorBoardDocument,
         "collect": CollectResult,
         "fetch": FetchResult,
@@ -230,70 +228,6 @@ def _environments(intent: Intent) -> list[Environment]:
     ]
 
 
-# check: a host's facts have more, and versions among what its imports found
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostCheck:
-    """What one host has."""
-
-    python: str
-    """The version of its Python."""
-    imports: Mapping[str, str | None]
-    """The version of each module of `training.imports`; null if it cannot be imported."""
-    tensorflow: str | None
-    """The version of its TensorFlow; null if it cannot, or need not, be imported."""
-    libraries: Mapping[str, str]
-    """The versions of other libraries that hosts should have alike, such as cuDNN."""
-    environment: str | None
-    """The id of the environment of [env] that it was checked with; null for its own Python."""
-    gpus: Sequence[str]
-    """The names of its GPUs and MIG instances, in the order of their numbers."""
-    gpus_seen: int
-    """The number of the GPUs of its tasks that these modules see."""
-    rsync: str | None
-    """The version of its rsync."""
-    free_bytes: int
-    """The free space on the disk of its directory."""
-    ahead_s: float
-    """The seconds by which its clock is at least ahead of the controller's; negative: behind."""
-
-
-@dataclass(frozen=True)
-class CheckDocument:
-    """What each host has, and what would make a start fail."""
-
-    hosts: Mapping[str, HostCheck]
-    """Each host that answered."""
-    errors: Sequence[TfdeployError]
-    """What would make a start fail."""
-    notes: Sequence[TfdeployError]
-    """What may matter."""
-    links: Sequence[Link]
-    """With `--network` the measured links between hosts whose tasks talk to each other."""
-
-
-def check_document(checked: CheckResult) -> CheckDocument:
-    hosts = {facts.host: _host_check(facts) for facts in checked.hosts}
-    return CheckDocument(hosts, checked.errors, checked.notes, checked.links)
-
-
-def _host_check(facts: HostFacts) -> HostCheck:
-    versions = {module: found.version or None for module, found in facts.imports.items()}
-    return HostCheck(
-        python=facts.python_version,
-        imports=versions,
-        tensorflow=versions.get("tensorflow"),
-        libraries=facts.libraries,
-        environment=facts.environment or None,
-        gpus=list(facts.gpus.values()),
-        gpus_seen=max((found.gpus for found in facts.imports.values()), default=0),
-        rsync=facts.rsync or None,
-        free_bytes=facts.free_bytes,
-        ahead_s=round(facts.ahead_s, 3),
-    )
-
-
 # prune: what was chosen, and what became of it
 
 
@@ -341,26 +275,6 @@ def prune_document(
         for host, removal in plan.items()
     }
     return PruneDocument(runs.project, hosts, [*runs.errors, *(pruned.errors if pruned else ())])
-
-
-# logs: a line without colours
-
-
-@dataclass(frozen=True)
-class PrintedLine:
-    """One line of a log: `logs` prints one such object in each line of its output."""
-
-    task: str
-    """The task that wrote it."""
-    host: str
-    """The task's host."""
-    line: str
-    """The line without colors. A progress bar is its last state."""
-
-
-def log_lines(task: str, host: str, lines: Iterable[str]) -> Iterator[PrintedLine]:
-    for line in lines:
-        yield PrintedLine(task, host, plain_text(line))
 
 
 # tensorboard: a board that goes on, as it is when its page answers

@@ -251,7 +251,7 @@ def _use(gpus: Sequence[GpuState], users: Sequence[GpuUser]) -> str:
     used, total = sum(gpu.used_bytes for gpu in gpus), sum(gpu.total_bytes for gpu in gpus)
     memory = f"{used >> 30}/{total >> 30}G"
     ages = [user.age_s for user in users if user.age_s is not None]
-    since = [_largest_unit(max(ages))] if ages else []
+    since = [format_duration(max(ages)).split()[0]] if ages else []  # its largest unit
     name = users[0].user or "?" if users else "hidden"
     return " ".join(
         [format_numbers(gpu.index for gpu in gpus), name, *since, *mean, memory, *_what(users)]
@@ -266,11 +266,6 @@ def _what(users: Sequence[GpuUser]) -> list[str]:
         ends = f", {ends_text(first.ends_s)}" if first.ends_s is not None else ""
         return [f"{first.project} {first.run} {fold_names(user.task for user in users)}{ends}"]
     return [first.program or (f"pid {first.pid}" if first.pid else "?")]
-
-
-def _largest_unit(seconds: float) -> str:
-    """Return the age in its largest unit, such as `3h`."""
-    return format_duration(seconds).split()[0]
 
 
 def _cut(text: str, width: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import FleetError, individual_errors
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
-from tfdeploy.formatting.humanize import format_count, format_duration, shorten_names
+from tfdeploy.formatting.humanize import format_count, format_duration
 from tfdeploy.output import results_output, status_table
 from tfdeploy.output.log_lines import print_log_lines
 from tfdeploy.output.status_table import STATE_STYLES
@@ -138,17 +138,6 @@ def print_scaled(console: Console, scaled: ScaleResult) -> None:
         age = format_duration(saved.age_s)
         console.print_text(f"{saved.name} was {age} old: what was trained after it is trained "
                         "again")  # fmt: skip
-
-
-def print_restored_record(console: Console, run: Run, hosts: Sequence[str]) -> None:
-    source = shorten_names(hosts)
-    text = f"run {run.id} had no record on the controller: restored it from {source}"
-    console.print_yellow(text)
-
-
-def print_newer_record(console: Console, run: Run, hosts: Sequence[str]) -> None:
-    text = f"run {run.id} was resumed or scaled elsewhere: took its record from "
-    console.print_yellow(text + shorten_names(hosts))
 
 
 def print_stopped_so_far(

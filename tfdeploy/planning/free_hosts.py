@@ -57,7 +57,8 @@ def choose(
         raise _too_few(workers, workers - left, usable)
     hosts = (_with_workers(host, usable, chosen) for host in inventory.hosts)
     used = tuple(host for host in hosts if host.spare or any(count_tasks(host).values()))
-    shares = (f"{n} on {h} ({_describe(usable[h], inventory.host(h))})" for h, n in chosen.items())
+    counts = {h: format_count(len(inventory.host(h).gpus), "GPU") for h in chosen}
+    shares = (f"{n} on {h} ({len(usable[h].gpus)} of {counts[h]} free)" for h, n in chosen.items())
     why = f'place = "free": {format_count(workers, "worker")} on the fewest hosts: '
     # The record of the run says it by its hosts: it can be started again.
     training = inventory.training.copy_with({"place": None, "workers": None})
@@ -71,10 +72,6 @@ def _with_workers(host: Host, usable: Mapping[str, Host], chosen: Mapping[str, i
         return host
     gpus = host.gpus if isinstance(host.gpus, range) else usable[host.name].gpus
     return host.copy_with({"workers": chosen[host.name], "gpus": gpus})
-
-
-def _describe(usable: Host, host: Host) -> str:
-    return f"{len(usable.gpus)} of {format_count(len(host.gpus), 'GPU')} free"
 
 
 def _too_few(workers: int, found: int, usable: Mapping[str, Host]) -> PlanError:

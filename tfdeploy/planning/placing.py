@@ -62,7 +62,7 @@ def _place_on_host(
             task = Task(job, counters[job])
             counters[job] += 1
             has_port = task.in_cluster and not inventory.trials.points
-            port = _take_port(ports) if has_port else None
+            port = (ports.pop(0) if ports else PORT_PENDING) if has_port else None
             choice = tuple(host.gpus) if is_choice and task_gpus else ()
             placements.append(Placement(task, host.name, address, port, tuple(task_gpus), choice))
     return placements
@@ -74,10 +74,6 @@ def _refuse_few_ports(host: Host, tasks: int) -> None:
             f"hosts.{host.name}.ports: {tasks} tasks need {tasks} ports; found {len(host.ports)}",
             PORTS_HINT,
         )
-
-
-def _take_port(ports: list[int]) -> int:
-    return ports.pop(0) if ports else PORT_PENDING
 
 
 def _heartbeat_port(host: Host, address: str, placements: tuple[Placement, ...]) -> int:
@@ -184,7 +180,7 @@ def _refuse_shared_ports(placements: list[Placement]) -> None:
 
 def _refuse_unreachable_addresses(inventory: Inventory, addresses: Mapping[str, str]) -> None:
     for host in inventory.hosts if len(inventory.hosts) > 1 else ():
-        if _is_loopback(addresses[host.name]) and host.address is None:
+        if is_loopback(addresses[host.name]) and host.address is None:
             raise PlanError(
                 f"hosts.{host.name}: its address is {addresses[host.name]}, "
                 "with which every other host would connect to itself",
@@ -195,7 +191,7 @@ def _refuse_unreachable_addresses(inventory: Inventory, addresses: Mapping[str, 
 def refuse_loopback(hosts: Iterable[Host]) -> None:
     """Raise PlanError if a run is on the controller alone, where no other host can join it."""
     for host in hosts:
-        if host.is_local and host.address and _is_loopback(host.address):
+        if host.is_local and host.address and is_loopback(host.address):
             raise PlanError(
                 f"hosts.{host.name}: its address in this run is {host.address}, with which every "
                 "other host would connect to itself",
@@ -203,7 +199,7 @@ def refuse_loopback(hosts: Iterable[Host]) -> None:
             )
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
     """Return whether the address means on every machine that machine itself."""
     try:
         parsed = ipaddress.ip_address(address)

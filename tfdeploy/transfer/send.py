@@ -82,11 +82,10 @@ def send(
             on_wait([host for host in groups if host not in outcomes])
 
         lacked = fleet.outcomes(groups, send_to, on_wait=report)
-        reached = {h: each for h, each in lacked.items() if not isinstance(each, TfdeployError)}
         raise_all(errors_of(lacked))
 
     shared_directory.verify_release(fleet, project, release.id, groups)
-    return {host: reached.get(host, False) for host in names}
+    return {host: lacked.get(host) is True for host in names}
 
 
 class _ReleaseSender:

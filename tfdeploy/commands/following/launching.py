@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.commands.following.failure_report import root_cause
-from tfdeploy.commands.status import status
+from tfdeploy.commands.status import LOG_LINES, status
 from tfdeploy.errors import AgentError, HostError, LeaseConflict, TaskNotReady, raise_all
 from tfdeploy.formatting.humanize import escape_line, format_duration
 from tfdeploy.hosts.agent_session import query
@@ -53,7 +53,6 @@ LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5
 FIRST_EXPLAIN_S, EXPLAIN_S = 0.5, 10.0  # after which time in the queue hosts are asked why
 AGE = re.compile(r" \d+[smhd]\b")  # what changes in a reason that stays the same
-LOG_LINES = 20  # of each log that an error shows
 
 
 class Launching:

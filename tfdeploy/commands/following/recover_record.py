@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from tfdeploy import run as runs
 from tfdeploy.errors import AgentError, OutdatedRecord, RunError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.hosts.fleet import Fleet, errors_of
-from tfdeploy.shared.protocol.runs import KnownRun, ListRecords, ReadRecord
+from tfdeploy.hosts.fleet import Fleet, answers_of, errors_of
+from tfdeploy.shared.protocol.runs import ListRecords, ReadRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.run import Run
 
@@ -66,7 +66,7 @@ def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) 
         outcomes = fleet.outcomes(
             fleet.agents, lambda agent: _ask_records(agent, inventory.project)
         )
-        by_host = {h: r for h, r in outcomes.items() if not isinstance(r, TfdeployError)}
+        by_host = answers_of(outcomes)
         records = {r for stored in by_host.values() for r in stored if run_id in (None, r.id)}
         records = records if run_id else {r for r in records if r.id not in of_others}
         for stored in sorted(records, reverse=True):
@@ -115,13 +115,11 @@ def _different_records(run: Run, hosts: Sequence[str], others: Sequence[str]) ->
 
 
 def _ask_records(agent: Agent, project: str) -> set[StoredRecord]:
-    return {_parse(agent.host, run) for run in agent.ask(ListRecords(project)).runs}
-
-
-def _parse(host: str, run: KnownRun) -> StoredRecord:
-    if not runs.ID.fullmatch(run.id):
-        raise AgentError(host, f"invalid answer: {run.id!r:.40} is not the id of a run")
-    return StoredRecord(run.id, run.starts, run.digest)
+    known = agent.ask(ListRecords(project)).runs
+    for run in known:
+        if not runs.ID.fullmatch(run.id):
+            raise AgentError(agent.host, f"invalid answer: {run.id!r:.40} is not the id of a run")
+    return {StoredRecord(run.id, run.starts, run.digest) for run in known}
 
 
 def _fetch(
@@ -145,20 +143,16 @@ def _fetch(
 
 def _merge_inventory(recorded: Inventory, current: Inventory) -> Inventory:
     """Return the recorded inventory, with the keys that hosts.toml decides."""
-    current_hosts = {host.name: host for host in current.hosts}
-    unknown = [host.name for host in recorded.hosts if host.name not in current_hosts]
+    own = {host.name: {key: getattr(host, key) for key in HOST_KEYS} for host in current.hosts}
+    unknown = [host.name for host in recorded.hosts if host.name not in own]
     if unknown:
         raise RunError(
             f"the run uses {fold_names(unknown)}, which {current.file.name} does not have",
             f"add hosts.{unknown[0]} to it",
         )
-    hosts = tuple(_merge_host(host, current_hosts[host.name]) for host in recorded.hosts)
+    hosts = tuple(host.copy_with(own[host.name]) for host in recorded.hosts)
     keys = {"ssh_config": current.ssh_config, "keep_connections_s": current.keep_connections_s}
     return recorded.copy_with({**keys, "source": current.source, "hosts": hosts})
-
-
-def _merge_host(recorded: Host, current: Host) -> Host:
-    return recorded.copy_with({key: getattr(current, key) for key in HOST_KEYS})
 
 
 def _not_found(missing: RunError, errors: Iterable[TfdeployError]) -> RunError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.commands.following.background_collect import BackgroundCollector
 from tfdeploy.commands.following.failure_report import root_cause
-from tfdeploy.commands.status import status
+from tfdeploy.commands.status import LOG_LINES, status
 from tfdeploy.errors import HostError, TaskError, TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.events import Listener, may_return
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tfdeploy.shared.outcome import Result
     from tfdeploy.shared.protocol.reports import LogLines
 
-LOG_LINES = 20  # of each log that an error shows
 TICK_S = 0.5
 # Added to the time that the tasks have to end after their chief.
 END_MARGIN_S = 15.0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.commands.preflight import program
 from tfdeploy.errors import AgentError
+from tfdeploy.planning.frameworks import TENSORFLOW
 from tfdeploy.shared.protocol.preflight import Survey, SurveyAnswer
 from tfdeploy.shared.records import GpuNeed, gpu_need, is_url
 
@@ -25,33 +26,61 @@ TIMEOUT_S = 240.0  # the host imports a framework, and a GPU driver may hang
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What a host has.
+    """What one host has.
 
-    `python_version` is that of the tasks' Python, if it imported something, else the agent's.
-    `imports` are the modules of training.imports, none if their environment is `unbuilt`; `program`
-    is what keeps the program of the tasks from starting.
-    `libraries` are versions by name, as far as they are known. `python` is the program that runs
-    the tasks, that of their `environment` if they have one. `gpus` are the names of its GPUs,
-    by index. `directory_id` identifies the host's directory. `ahead_s` is by
-    how much its clock is at least ahead of the controller's, however long the messages took.
-    `problems`, (message, hint), would make a start fail; `gpu_problems` may.
+    `imports` are none if the environment of its tasks is `unbuilt`; `program` is what keeps their
+    program from starting, and `python` the program that runs them. `gpus` are names by index.
+    `directory_id` identifies the host's directory. `problems`, (message, hint), would make a start
+    fail; `gpu_problems` may.
     """
+
+    KEYS = (
+        *("python_version", "versions", "tensorflow", "libraries", "environment", "gpu_names"),
+        *("gpus_seen", "rsync", "free_bytes", "ahead_s"),
+    )
+    NAMES: ClassVar = {"python_version": "python", "versions": "imports", "gpu_names": "gpus"}
 
     host: str
     python_version: str
+    """The version of its Python."""
     imports: Mapping[str, ImportFacts]
     gpus: Mapping[int, str]
-    rsync: str
+    rsync: str | None
+    """The version of its rsync."""
     directory_id: str
     free_bytes: int
+    """The free space on the disk of its directory."""
     ahead_s: float
+    """The seconds by which its clock is at least ahead of the controller's; negative: behind."""
     problems: tuple[tuple[str, str], ...]
     libraries: Mapping[str, str] = field(default_factory=dict)
+    """The versions of other libraries that hosts should have alike, such as cuDNN."""
     unbuilt: bool = False
     python: str = ""
-    environment: str = ""
+    environment: str | None = None
+    """The id of the environment of [env] that it was checked with; null for its own Python."""
     program: tuple[ProgramError, ...] = ()
     gpu_problems: tuple[str, ...] = ()
+
+    @property
+    def versions(self) -> Mapping[str, str | None]:
+        """The version of each module of `training.imports`; null if it cannot be imported."""
+        return {module: found.version or None for module, found in self.imports.items()}
+
+    @property
+    def tensorflow(self) -> str | None:
+        """The version of its TensorFlow; null if it cannot, or need not, be imported."""
+        return self.versions.get(TENSORFLOW)
+
+    @property
+    def gpu_names(self) -> Sequence[str]:
+        """The names of its GPUs and MIG instances, in the order of their numbers."""
+        return list(self.gpus.values())
+
+    @property
+    def gpus_seen(self) -> int:
+        """The number of the GPUs of its tasks that these modules see."""
+        return max((found.gpus for found in self.imports.values()), default=0)
 
     @property
     def python_name(self) -> str:
@@ -98,7 +127,7 @@ def ask_facts(agent: Agent, intent: Intent, launches: Sequence[Launch]) -> HostF
     if list(facts.imports) != ([] if facts.unbuilt else request.imports):
         raise AgentError(agent.host, f"invalid answer: imports {[*facts.imports]!r:.40}")
     parsed = parse_facts(agent.host, facts, sent, received)
-    return replace(parsed, python=python, environment=environment)
+    return replace(parsed, python=python, environment=environment or None)
 
 
 def _programs(launches: Sequence[Launch]) -> dict[str, list[str]]:
@@ -112,17 +141,18 @@ def _programs(launches: Sequence[Launch]) -> dict[str, list[str]]:
 
 def parse_facts(host: str, facts: SurveyAnswer, sent: float, received: float) -> HostFacts:
     """Return the facts that a host reported. By the controller's clock, it was asked at `sent`, and
-    its answer was read at `received`."""
+    its answer was read at `received`. Its version of Python is that of the tasks' Python, if this
+    imported something, else the agent's."""
     started, ended = facts.times
     return HostFacts(
         host,
         next((found.python for found in facts.imports.values() if found.python), facts.version),
         facts.imports,
         {int(index): name for index, name in facts.gpus.items() if index.isdecimal()},
-        facts.rsync,
+        facts.rsync or None,
         facts.here,
         facts.free_bytes,
-        max(0.0, ended - received) + min(0.0, started - sent),
+        round(max(0.0, ended - received) + min(0.0, started - sent), 3),
         tuple(facts.hindrances),
         _libraries(facts),
         facts.unbuilt,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import AgentError, FleetError, HostError, TfdeployError
+from tfdeploy.hosts.fleet import answers_of
 from tfdeploy.planning import links
 from tfdeploy.shared.protocol.preflight import (
     FindLiveTasks,
@@ -40,7 +41,7 @@ def refuse_live_tasks(fleet: Fleet, hosts: Sequence[str]) -> None:
     """Raise FleetError if tasks of anybody run on these hosts: what measures would slow them down.
     A host that does not answer has its error later."""
     outcomes = fleet.outcomes(hosts, lambda agent: agent.ask(FindLiveTasks()).holders)
-    live = {h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError) and o}
+    live = {host: tasks for host, tasks in answers_of(outcomes).items() if tasks}
     if live:
         errors = [HostError(host, f"it runs {', '.join(each[:3])}") for host, each in live.items()]
         raise FleetError(errors, "measuring would slow them down; --yes measures beside them")
@@ -67,8 +68,7 @@ def measure_links(
         used = {(link.target.host, link.target.interface) for link in found}
         addresses = {
             host: [a for name, a in port.addresses.items() if (host, name) not in used]
-            for host, port in opened.items()
-            if isinstance(port, LinkPort)
+            for host, port in answers_of(opened).items()
         }
         for number in range(1, MAX_TRIED + 1):
             at = {peers[h]: a[number - 1] for h, a in addresses.items() if len(a) >= number}

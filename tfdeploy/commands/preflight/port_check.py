@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import AgentError, TaskNotReady, TfdeployError
+from tfdeploy.errors import AgentError, TaskNotReady
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line
-from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.planning import frameworks
 from tfdeploy.shared.protocol.preflight import Address, ListenOnPorts, OpenPorts, TryPorts
 from tfdeploy.shared.records import PORT, RENDEZVOUS, SERVER
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Placement, Plan
@@ -43,7 +44,7 @@ def check_ports(fleet: Fleet, intent: Intent, hosts: Sequence[str]) -> list[Tfde
             return _verified(agent.host, answers.open(OPEN_TIMEOUT_S))
 
         outcomes = fleet.outcomes(used, open_ports)
-        opened = {h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError)}
+        opened = answers_of(outcomes)
         errors = errors_of(outcomes)
         errors += [AgentError(h, *why) for h, o in opened.items() for why in o.taken]
         results = fleet.outcomes(opened, lambda agent: _connect(agent, intent, opened))
@@ -69,7 +70,8 @@ def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenPorts]) -> d
         (str(p.task), p)
         for p in plan.reachability_targets(agent.host)
         # A start waits for no other ports.
-        if _is_waited_for(p, plan, frameworks.ready(training, plan, p))
+        if (ready := frameworks.ready(training, plan, p)) in (SERVER, PORT)
+        or (ready == RENDEZVOUS and p == plan.chief)
     ]
     if agent.host != plan.chief.host:
         needed.append((HEARTBEAT, plan.chief))
@@ -83,24 +85,24 @@ def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenPorts]) -> d
     return {target: reason for target, reason in zip(targets, reasons, strict=True) if reason}
 
 
-def _is_waited_for(placement: Placement, plan: Plan, ready: str) -> bool:
-    return ready in (SERVER, PORT) or (ready == RENDEZVOUS and placement == plan.chief)
-
-
 def _unreached(results: Mapping[str, dict[Target, str] | TfdeployError]) -> Iterator[TaskNotReady]:
     """Yield one error for each port that is not reached, with all hosts that can't reach it."""
     details_by_target: dict[Target, dict[str, str]] = {}
-    for host, result in results.items():
-        if not isinstance(result, TfdeployError):
-            for target, detail in result.items():
-                details_by_target.setdefault(target, {})[host] = detail
+    for host, result in answers_of(results).items():
+        for target, detail in result.items():
+            details_by_target.setdefault(target, {})[host] = detail
     for (name, placement), details in details_by_target.items():
-        hosts, detail = fold_names(details), escape_line(next(iter(details.values())))
-        yield TaskNotReady(
-            str(placement.task),
-            placement.host,
-            f"{hosts} can't reach {placement.host} at {placement.address}, on the port of {name}: "
-            f"{detail}",
-            f"check for a firewall between the hosts, and that hosts.{placement.host}.address is "
-            f"an address that {hosts} can connect to",
-        )
+        where = f"{placement.host} at {placement.address}, on the port of {name}"
+        yield not_reached(placement, where, details)
+
+
+def not_reached(placement: Placement, where: str, details: Mapping[str, str]) -> TaskNotReady:
+    """Return the error of a task that hosts can't reach; `details` says why, by host."""
+    hosts, detail = fold_names(details), escape_line(next(iter(details.values())))
+    return TaskNotReady(
+        str(placement.task),
+        placement.host,
+        f"{hosts} can't reach {where}: {detail}",
+        f"check for a firewall between the hosts, and that hosts.{placement.host}.address is an "
+        f"address that {hosts} can connect to",
+    )

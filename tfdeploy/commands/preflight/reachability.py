@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdeploy.commands.preflight.port_check import not_reached
 from tfdeploy.commands.status import status
 from tfdeploy.errors import TaskNotReady, raise_all
 from tfdeploy.formatting.hostlist import fold_names
@@ -81,17 +82,10 @@ def _unreached_tasks(
     for host, answer in answers.items():
         for peer in answer.peers:
             if peer.verdict not in expected.get(peer.task, ()):
-                details_by_task.setdefault(peer.task, {})[host] = escape_line(peer.detail)
+                details_by_task.setdefault(peer.task, {})[host] = peer.detail
     for placement in plan.placements:
         if details := details_by_task.get(str(placement.task)):
-            hosts = fold_names(details)
-            yield TaskNotReady(
-                str(placement.task),
-                placement.host,
-                f"{hosts} can't reach it at {placement.endpoint}: {next(iter(details.values()))}",
-                f"check for a firewall between the hosts, and that hosts.{placement.host}.address "
-                f"is an address that {hosts} can connect to",
-            )
+            yield not_reached(placement, f"it at {placement.endpoint}", details)
 
 
 def _unreached_supervisor(plan: Plan, answers: Mapping[str, PeersAsked]) -> Iterator[TaskNotReady]:

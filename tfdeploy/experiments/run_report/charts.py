@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfdeploy.experiments.run_report.over_time import TimeAxis
-    from tfdeploy.experiments.scalars import Point
 
 MAX_CHARTS = 8
 MAX_POINTS = 500  # of one line: more can't be seen, and make the page large
@@ -65,7 +64,7 @@ def _log_charts(runs: Sequence[TrainedRun], labels: Sequence[str], prefix: str) 
             series = run.log_losses.series if run.log_losses.unit == unit else ()
             shown = series[:: math.ceil(len(series) / MAX_POINTS)] if series else ()
             xs = [float(point.step) for point in shown]
-            lines += [Line(run.label, xs, [_number(point) for point in shown])] if shown else []
+            lines += [Line(run.label, xs, scalars.values_of(shown))] if shown else []
         if lines:
             title = "loss, as the log prints it"
             panel = Panel(title, unit, lines, log_y=_needs_log_axis(title, lines))
@@ -89,7 +88,7 @@ def _scalar_lines(runs: Sequence[TrainedRun], name: str) -> list[Line]:
             shown = points[:: math.ceil(len(points) / MAX_POINTS)]
             shown += [] if shown[-1] == points[-1] else points[-1:]
             xs = [point.time_s - run.started_s for point, _ in shown]
-            raw = [_number(point) for point, _ in shown]
+            raw = scalars.values_of([point for point, _ in shown])
             line = Line(run.label, xs, [mean for _, mean in shown], raw)
             lines.append(with_gaps(line, run.pauses, run.started_s))
     return lines
@@ -145,7 +144,3 @@ def describe(lines: Sequence[Line]) -> str:
                 f"lowest {low:.4g}, highest {high:.4g}"
             )
     return "; ".join(texts)
-
-
-def _number(point: Point) -> float:
-    return math.nan if point.value is None else point.value

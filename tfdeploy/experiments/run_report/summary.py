@@ -127,7 +127,8 @@ def same_release(run: Run) -> str:
     counts = f"workers={jobs.count('worker')}"
     if "ps" in jobs:
         counts = f"ps={jobs.count('ps')},{counts}"
-    words = ["tfdeploy", "run", *_hosts(run.inventory.file.name)]
+    file = run.inventory.file.name
+    words = ["tfdeploy", "run", *(["--hosts", file] if file != HOSTS_FILE else [])]
     words += ["--release", run.release, "--with", counts]
     words += ["--name", run.name] if run.name else []
     words += ["--", *redact.show_words(run.words)] if run.words else []
@@ -143,10 +144,6 @@ def recorded_hosts(run: Run) -> str:
         f"cp runs/{run.id}/{HOSTS_FILE} {copy}\n"
         f"tfdeploy run --hosts {copy} --release {shlex.quote(run.release)}{name}"
     )
-
-
-def _hosts(name: str) -> list[str]:
-    return [] if name == HOSTS_FILE else ["--hosts", name]
 
 
 # Side by side

@@ -127,7 +127,7 @@ def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
         "PS": str(results.cell.ps),
         "WORKERS": str(results.cell.workers),
         "RUNS": _counted(results),
-        "STEPS/S": f"{_median(speed)}{_range(speed, figure)}" if speed else results.result,
+        "STEPS/S": f"{figure(speed.median)}{_range(speed, figure)}" if speed else results.result,
         "SPEED-UP": f"{_ratio(speedup.median)}x{_range(speedup, _ratio)}" if speedup else UNKNOWN,
         "EFFICIENCY": UNKNOWN if efficiency is None else f"{efficiency:.0%}",
         WHY: f"{results.failure.run}: {_first_line(results.failure)}" if results.failure else "",
@@ -158,10 +158,6 @@ def figure(value: float | None) -> str:
 
 
 # Cells
-
-
-def _median(spread: Spread | None) -> str:
-    return figure(spread.median if spread else None)
 
 
 def _range(spread: Spread, text: Callable[[float], str]) -> str:

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,7 +129,7 @@ def _reasons(values: Settings, found: SshConfig) -> Iterator[str]:
     methods = values.get("preferredauthentications", ["publickey"])[0]
     if not methods.startswith("publickey"):
         yield f"PreferredAuthentications {methods} in ssh's configuration"
-    if values.get("gssapiauthentication") == ["yes"] and _has_ticket(_ticks(TICKET_S)):
+    if values.get("gssapiauthentication") == ["yes"] and _has_ticket(config.period(TICKET_S)):
         yield "GSSAPIAuthentication in ssh's configuration, and there is a Kerberos ticket"
     keys = (key for key in found.identity_files if _is_security_key(key, _modified(key)))
     yield from (f"the key {key} is on a security key" for key in keys)
@@ -161,11 +160,6 @@ def _has_master(values: Settings, check: list[str]) -> bool:
 def _has_ticket(_: int) -> bool:
     klist = shutil.which("klist")
     return klist is not None and _succeeds([klist, "-s"])
-
-
-def _ticks(seconds: float) -> int:
-    """Return a number that changes after each such time."""
-    return int(time.monotonic() / seconds)
 
 
 def _succeeds(argv: list[str]) -> bool:

@@ -97,18 +97,19 @@ def resolve_jump(jump: str, inventory: Inventory) -> SshConfig:
 def answer(host: Host, inventory: Inventory) -> str:
     """Return the answer of `ssh -G` for a host. Raises Unreachable."""
     argv = [*users_command(host, inventory), "-G", "--", host.name]
-    return _query(host.name, tuple(argv), _period())
+    return _query(host.name, tuple(argv), period(ANSWER_S))
 
 
 def answer_for_jump(jump: str, inventory: Inventory) -> str:
     """Return the answer of `ssh -G` for a jump host. Raises Unreachable."""
     argv = [*jump_command(inventory), "-G", "--", f"ssh://{jump}"]
-    return _query(jump, tuple(argv), _period())
+    return _query(jump, tuple(argv), period(ANSWER_S))
 
 
 def jump_command(inventory: Inventory) -> list[str]:
     """Return ssh's command line for any jump host, without its name."""
-    return ["ssh", *_config_file(inventory)]
+    file = inventory.ssh_config
+    return ["ssh", *(["-F", str(inventory.absolute(file))] if file else [])]
 
 
 def settings(text: str) -> dict[str, list[str]]:
@@ -132,13 +133,9 @@ def certificates(text: str) -> list[str]:
     return [str(path) for path in paths if path.is_file()]
 
 
-def _config_file(inventory: Inventory) -> list[str]:
-    return ["-F", str(inventory.absolute(inventory.ssh_config))] if inventory.ssh_config else []
-
-
-def _period() -> int:
-    """Return a number that changes every ANSWER_S seconds."""
-    return int(time.monotonic() / ANSWER_S)
+def period(seconds: float) -> int:
+    """Return a number that changes after each such time: what is cached with it is asked again."""
+    return int(time.monotonic() / seconds)
 
 
 @functools.lru_cache(maxsize=MAX_ANSWERS)
