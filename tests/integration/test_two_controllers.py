@@ -55,6 +55,9 @@ def test_all_commands_take_the_newer_record(controllers):
         assert (done.returncode, TAKEN in done.stderr) == (0, True), (words, done.stderr)
     second.ok("status")
     assert "worker:1" not in second.status()
+    record.write_text(old)
+    done = first.tf("scale", "workers=2")  # as many as the old record has
+    assert (done.returncode, TAKEN in done.stderr) == (0, True), done.stderr
     second.ok("stop")
     for words in (["logs", "-f"], ["watch"], ["attach"]):
         record.write_text(old)

@@ -128,5 +128,7 @@ def _missing(placement: Placement, missing: MissingPath) -> str:
         folder = "its directory" if missing.name == "." else name
         only = f"; it has only links and empty folders: {names}" if names else ""
         return f"{place} has written no file in {folder}{only}"
+    if missing.what:
+        return f"{place}: {name} is {escape_line(missing.what)}, which fetch cannot fetch"
     nearest = f"; the nearest existing folder has: {names}" if names else ""
     return f"{place} has no file {name}{nearest}"

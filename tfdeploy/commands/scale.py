@@ -55,8 +55,8 @@ def scale(
 
     Raises RunError if the run is not live, and what `resume` raises.
     """
+    _refuse_ended(run, changes, cancel)  # asks the hosts, one of which may have a newer record
     _refuse_no_change(run, changes)
-    _refuse_ended(run, changes, cancel)
     resumed = resume(run, changes, on_report, transfers, cancel)
     before, after = (describe_counts(each.inventory) for each in (run, resumed.run))
     return ScaleResult(before, after, resumed)

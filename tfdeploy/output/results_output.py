@@ -157,7 +157,8 @@ def _output_summary(collected: CollectResult) -> Iterator[str]:
         total = format_size(sum(output.size for output in fetched))
         yield f"{format_count(len(fetched), 'output')} ({total}) in {collected.folder}/outputs"
     for skipped in outputs.skipped[:MAX_FILE_LINES]:
-        yield f"{_skipped_text(skipped)}; {how_to_fetch(skipped, collected.flags)}"
+        how = f"; {how_to_fetch(skipped, collected.flags)}" if skipped.can_fetch else ""
+        yield f"{_skipped_text(skipped)}{how}"
     more = outputs.skipped[MAX_FILE_LINES:]
     if more:
         total = format_size(sum(skipped.size for skipped in more))

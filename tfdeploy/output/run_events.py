@@ -226,11 +226,12 @@ def print_resuming(console: Console, error: TfdeployError) -> None:
     console.print_warning(error, "it will not recover by itself; resuming the run")
 
 
-def _still_running(run: Run, placements: Sequence[Placement]) -> tuple[str, str]:
+def _still_running(run: Run, placements: Sequence[Placement]) -> tuple[str, ...]:
     tasks = fold_names(str(placement.task) for placement in placements)
     hosts = fold_names(placement.host for placement in placements)
     limit = format_duration(run.inventory.training.orphan_timeout_s)
     return (
         f"{tasks} on {hosts} may still be running: no answer. Each task exits once its supervisor",
-        f"learns of the stop, or has lost contact with {run.plan.chief.task} for {limit}",
+        f"learns of the stop, or has lost contact with {run.plan.chief.task} for {limit};",
+        f"when its host answers again: tfdeploy stop {run.flags}",
     )

@@ -66,6 +66,8 @@ class SkippedOutput:
     """Its size in bytes."""
     why: str
     """Why it was not fetched."""
+    can_fetch: bool = True
+    """Whether `tfdeploy fetch` takes it; it takes no FIFO, socket or device."""
 
 
 @dataclass(frozen=True)
@@ -172,12 +174,16 @@ def _left_on_host(
     host: str, task: str, answer: TaskOutputs, why: Mapping[str, str], sizes: Mapping[str, int]
 ) -> Outputs:
     """Return what was not fetched; `why` says why units were not, by path."""
-    why = {**why, **{special.path: f"it is {special.what}" for special in answer.special or ()}}
+    special = {each.path: f"it is {each.what}" for each in answer.special or ()}
+    no_files = {path for path, what in special.items() if not what.startswith("it is a link")}
+    why = {**why, **special}
     if answer.incomplete:
         why["."] = answer.incomplete
     others, elsewhere = answer.others, answer.elsewhere or ()
     return Outputs(
-        skipped=tuple(SkippedOutput(task, host, p, sizes.get(p, 0), why[p]) for p in why),
+        skipped=tuple(
+            SkippedOutput(task, host, p, sizes.get(p, 0), why[p], p not in no_files) for p in why
+        ),
         unlisted=(UnlistedFiles(task, host, others.files, others.size),) if others.files else (),
         deleted=(f"{task} on {host}",) if answer.deleted else (),
         elsewhere=tuple(SavedElsewhere(task, host, each.path, each.exists) for each in elsewhere),

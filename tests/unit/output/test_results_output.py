@@ -158,12 +158,14 @@ def test_many_outputs_share_a_line(printed):
 
 def test_skipped_files_are_printed_with_the_command_that_fetches_them(printed):
     skipped = SkippedOutput("worker:0", "gpu-01", "big.bin", 2 * 10**9, "outputs_limit_mb = 1024")
+    fifo = SkippedOutput("worker:0", "gpu-01", "pipe", 0, "it is a FIFO", can_fetch=False)
     unlisted = UnlistedFiles("worker:1", "gpu-02", 2, 3000)
-    result = with_outputs(skipped=(skipped,), unlisted=(unlisted,))
+    result = with_outputs(skipped=(skipped, fifo), unlisted=(unlisted,))
     lines = printed(lambda console: print_collected(console, result)).splitlines()
-    assert lines[1:3] == [
+    assert lines[1:4] == [
         "skipped on gpu-01: big.bin of worker:0 (2.0 GB): outputs_limit_mb = 1024; "
         "tfdeploy fetch worker:0 big.bin --run R",
+        "skipped on gpu-01: pipe of worker:0 (0 B): it is a FIFO",
         "2 files (3.0 kB) of worker:1 skipped: no `outputs` pattern in hosts.toml matches them; "
         "tfdeploy fetch worker:1 . --run R",
     ]

@@ -198,7 +198,8 @@ def test_a_stop_prints_which_tasks_of_unreachable_hosts_exited_and_which_may_sti
     assert lines == [
         "STOPPED   worker:0 on w  worker:0's supervisor passed on the stop",
         "ps:0 on p may still be running: no answer. Each task exits once its supervisor",
-        "learns of the stop, or has lost contact with worker:0 for 30m 00s",
+        "learns of the stop, or has lost contact with worker:0 for 30m 00s;",
+        f"when its host answers again: tfdeploy stop {run.flags}",
     ]
 
 

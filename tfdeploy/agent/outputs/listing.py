@@ -125,7 +125,9 @@ def _files(path: str, name: str) -> Iterator[Tuple[str, Tuple[int, int]]]:
 
 def _missing(name: str, path: str) -> MissingPath:
     link = os.path.realpath(path) if os.path.islink(path) else ""
-    return MissingPath(name, _names_beside(path), link, folder=os.path.isdir(path) and not link)
+    is_folder = os.path.isdir(path) and not link
+    what = _kind_of_special(path) if os.path.exists(path) and not (link or is_folder) else ""
+    return MissingPath(name, _names_beside(path), link, is_folder, what)
 
 
 def _names_beside(path: str) -> List[str]:

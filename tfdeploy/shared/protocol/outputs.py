@@ -168,12 +168,14 @@ class ListOutputs(TaskRequest[TaskOutputs]):
 
 class MissingPath(Message):
     """A path without a file to fetch; `beside` are a few names from the nearest folder that exists.
-    `link` is the file that a link leads to; `folder`: it is a folder without files of its own."""
+    `link` is the file that a link leads to; `folder`: it is a folder without files of its own;
+    `what` says what else is there, such as a FIFO."""
 
     name: str
     beside: List[str]
     link: str = ""
     folder: bool = False
+    what: str = ""
 
 
 class FoundFiles(Message):

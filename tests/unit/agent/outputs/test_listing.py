@@ -297,10 +297,12 @@ def test_a_missing_file_is_reported_with_names_beside_it(work):
     assert find("x/y")[1] == [MissingPath("x/y", ["models"])]
 
 
-def test_a_link_and_a_folder_without_files_are_no_missing_files(work, tmp_path):
+def test_links_special_files_and_folders_without_files_are_no_missing_files(work, tmp_path):
     write(tmp_path, "release/train.py")
     (work / "src").mkdir(parents=True)
     (work / "src/train.py").symlink_to(tmp_path / "release/train.py")
     beside, target = ["train.py"], str(tmp_path / "release/train.py")
     assert find("src/train.py")[1] == [MissingPath("src/train.py", beside, link=target)]
     assert find("src")[1] == [MissingPath("src", beside, folder=True)]
+    os.mkfifo(work / "src/pipe")
+    assert find("src/pipe")[1] == [MissingPath("src/pipe", ["pipe", "train.py"], what="a FIFO")]
