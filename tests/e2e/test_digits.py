@@ -1,4 +1,5 @@
-"""The main job on real hosts: 2 ps, 2 workers, separate filesystems, the real TensorFlow."""
+"""The main job on real hosts with separate filesystems and the real TensorFlow: from hosts and a
+script to a trained model, without a hosts.toml written by hand; then 2 ps and 2 workers."""
 
 from __future__ import annotations
 
@@ -8,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support import warm
+from support.waiting import until
 
-from .conftest import HOSTS, ROOT, ssh
+from tfdeploy.config import inventory
+
+from .conftest import ROOT, SSH_CONFIG, ssh
 
 if TYPE_CHECKING:
     import subprocess
@@ -24,45 +28,65 @@ def accuracy(project, collected: str) -> subprocess.CompletedProcess[str]:
     return warm.run(*words, cwd=project.folder)
 
 
-def test_two_consecutive_runs_train_and_their_checkpoints_are_collected(project):
-    first = project.json("run")
-    second = project.json("run")
-    assert first["run"] != second["run"]
-    for done in (first, second):
-        assert done["result"] == "succeeded"
-        # The chief does not wait for the other worker, which is stopped if it ends much later.
-        assert done["tasks"].pop("worker:1") in ("SUCCEEDED", "STOPPED")
-        assert done["tasks"] == {"worker:0": "SUCCEEDED", "ps:0": "STOPPED", "ps:1": "STOPPED"}
-        scored = accuracy(project, done["collected"])
-        assert scored.returncode == 0, scored.stdout + scored.stderr
-    _whole_on_the_chief_and_absent_on_the_ps(second)
+def test_init_and_run_are_enough_to_train_and_the_next_run_continues_until_it_is_stopped(project):
+    four_hosts = (project.folder / "hosts.toml").read_text()
+    _init_finds_out_what_three_hosts_can_do(project)
+    done = json.loads(project.ok("run", "--json", "--", "--steps=600"))
+    assert done["result"] == "succeeded"
+    # The chief does not wait for the other workers, which are stopped if they end much later.
+    assert {done["tasks"].pop(f"worker:{index}") for index in (1, 2)} <= {"SUCCEEDED", "STOPPED"}
+    assert done["tasks"] == {"worker:0": "SUCCEEDED", "ps:0": "STOPPED"}
+    scored = accuracy(project, done["collected"])
+    assert scored.returncode == 0, scored.stdout + scored.stderr
+    assert list(project.folder.glob("runs/*/checkpoints/model.ckpt-*"))
+    _whole_on_the_chief_alone(project, ("ps0", "worker1"))
+    (project.folder / "hosts.toml").write_text(four_hosts)
+    _the_next_run_continues_after_start_and_stop_ends_it(project, done["run"])
 
 
-def _whole_on_the_chief_and_absent_on_the_ps(done):
-    find = f"find ~/.tfdeploy/digits/runs/{done['run']} -name 'model.ckpt-*' | wc -l"
-    counts = {host: int(ssh(host, find)) for host in HOSTS}
-    assert counts["chief"] >= 3
-    assert counts["ps0"] == counts["ps1"] == counts["worker1"] == 0
+def _init_finds_out_what_three_hosts_can_do(project):
+    (project.folder / "hosts.toml").unlink()
+    out = project.ok("init", "ps0", "chief", "worker1", "--ssh-config", str(SSH_CONFIG))
+    assert "ps0: no GPU, so a ps, which needs none" in out
+    loaded = inventory.load(project.folder / "hosts.toml")
+    # tests/hosts/nvidia-smi pretends these GPUs; ssh reaches all hosts at 127.0.0.1.
+    tasks = {h.name: (h.ps, len(h.gpus), h.workers) for h in loaded.hosts}
+    assert tasks == {"ps0": (1, 0, 0), "chief": (0, 2, -1), "worker1": (0, 1, 1)}
+    assert {host.python for host in loaded.hosts} == {"/opt/python/bin/python"}
+    assert {host.directory for host in loaded.hosts} == {"~/.tfdeploy"}
+    assert len({host.address for host in loaded.hosts}) == 3
 
 
-def test_a_run_continues_after_start_and_stop_ends_it(project):
+def _whole_on_the_chief_alone(project, others):
+    """Check where the checkpoints of the newest run are, as soon as there is one."""
+    name = inventory.load(project.folder / "hosts.toml").project
+    run = max(path.name for path in (project.folder / "runs").iterdir())
+    find = f"find ~/.tfdeploy/{name}/runs/{run} -name 'model.ckpt-*' | wc -l"
+    until(lambda: int(ssh("chief", find)) >= 3, "a checkpoint", every_s=0.3)
+    assert {int(ssh(host, find)) for host in others} == {0}
+
+
+def _the_next_run_continues_after_start_and_stop_ends_it(project, before):
     shutil.copy(SLEEPING, project.folder)
     project.edit(("train.py", SLEEPING.name), ("--steps=400", "--steps=1000000"))
     project.ok("push")
     assert "is READY: 4 tasks on 4 hosts" in project.ok("start")
-    tasks = project.json("status")["tasks"]
+    status = project.json("status")
+    assert status["run"] != before
+    tasks = status["tasks"]
     assert {task["state"] for task in tasks} == {"READY"}
     assert {task["health"] for task in tasks} == {"READY"}
     logs = project.ok("logs", "ps:1", "worker-1", "-n", "5")
     assert "ps:1@ps1 | " in logs and "worker:1@worker1 | " in logs
     assert "worker:0" not in logs
     _assert_status_shows_the_others_when_a_host_is_unreachable(project)
+    _whole_on_the_chief_alone(project, ("ps0", "ps1", "worker1"))
     assert "have exited" in project.ok("stop")
     assert {task["state"] for task in project.json("status")["tasks"]} == {"STOPPED"}
 
 
 def _assert_status_shows_the_others_when_a_host_is_unreachable(project):
-    record = next(project.folder.glob("runs/*/hosts.toml"))
+    record = max(project.folder.glob("runs/*/hosts.toml"))
     original = record.read_text()
     record.write_text(original.replace("[hosts.ps1]", "[hosts.ps1]\nport = 22299"))
     done = project.tfdeploy("status", "--json")

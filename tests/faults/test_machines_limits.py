@@ -41,33 +41,36 @@ def test_a_task_that_the_kernel_kills_for_memory_says_so(tmp_path):
         assert "model.ckpt-" in site.ok("collect")
 
 
-def test_a_host_that_starts_no_more_processes_is_named(tmp_path):
-    with training(tmp_path, "train_stub.py", hosts=HOSTS) as site:
-        site.start()
-        site.ok("status")  # its agent stays, so that the next command needs no new process
-        limit = f"--pids-limit={MACHINES['chief'].process_count}"
-        with MACHINES["chief"].limited(limit, lifted=["--pids-limit=-1"]):
-            done = site.tf("check")
-            assert done.returncode == 1
-            assert "chief: can't start another process or thread: Resource temp" in done.stderr
-            assert "its limit of processes is reached" in done.stderr
-            assert states(site) == UNDISTURBED
-        assert "have exited" in site.ok("stop")
-
-
-def test_a_host_that_stands_still_is_no_failure_of_its_task(tmp_path):
-    """As a virtual machine that is paused: all clocks go on, and nothing runs."""
+def test_a_host_out_of_processes_is_named_and_one_that_stands_still_is_no_failure(tmp_path):
     limits = {"restart": {"frozen_timeout_s": 8, "stall_timeout_s": 12}}
     options = {"orphan_timeout_s": 600}
     with training(tmp_path, "train_stub.py", hosts=HOSTS, top=limits, training=options) as site:
         site.start()
-        first = step(site)
-        with MACHINES["worker1"].paused():
-            # 300 steps of 0.1 s: longer than all limits.
-            until(
-                lambda: step(site) > first + 300, "300 steps",
-                lambda: step(site), every_s=0.3,
-            )  # fmt: skip
-        before = site.step("worker:1", "worker1")
-        site.wait_for_step("worker:1", "worker1", beyond=before + 60)
+        _assert_check_names_a_host_that_starts_no_more_processes(site)
+        _assert_a_host_that_stands_still_is_no_failure_of_its_task(site)
+        assert "have exited" in site.ok("stop")
+
+
+def _assert_check_names_a_host_that_starts_no_more_processes(site):
+    site.ok("status")  # its agent stays, so that the next command needs no new process
+    limit = f"--pids-limit={MACHINES['chief'].process_count}"
+    with MACHINES["chief"].limited(limit, lifted=["--pids-limit=-1"]):
+        done = site.tf("check")
+        assert done.returncode == 1
+        assert "chief: can't start another process or thread: Resource temp" in done.stderr
+        assert "its limit of processes is reached" in done.stderr
         assert states(site) == UNDISTURBED
+
+
+def _assert_a_host_that_stands_still_is_no_failure_of_its_task(site):
+    """As a virtual machine that is paused: all clocks go on, and nothing runs."""
+    first = step(site)
+    with MACHINES["worker1"].paused():
+        # 300 steps of 0.1 s: longer than all limits.
+        until(
+            lambda: step(site) > first + 300, "300 steps",
+            lambda: step(site), every_s=0.3,
+        )  # fmt: skip
+    before = site.step("worker:1", "worker1")
+    site.wait_for_step("worker:1", "worker1", beyond=before + 60)
+    assert states(site) == UNDISTURBED

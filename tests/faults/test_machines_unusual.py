@@ -107,7 +107,7 @@ def test_a_clock_an_hour_ahead_has_no_effect(tmp_path):
     hosts = {**HOSTS, "ps1": {"spare": True}}
     replicas = {"replicas": 1}
     with (
-        training(tmp_path, "train_async.py", hosts=hosts, training=replicas) as site,
+        training(tmp_path, "train_stub.py", hosts=hosts, training=replicas) as site,
         clock_an_hour_ahead(MACHINES["chief"]),
     ):
         site.start()
@@ -134,8 +134,17 @@ def _clock(host):
     return float(MACHINES[host].root(python, "-c", "import time; print(time.time())"))
 
 
-def test_a_run_works_with_strict_sshds(tmp_path):
-    with training(tmp_path, "train_stub.py", hosts=HOSTS) as site, strict_sshds():
+def test_a_run_works_with_strict_sshds_any_login_shell_and_a_python_in_the_home(tmp_path):
+    python = {"python": f"~/{NEW_HOME}/python/bin/python", "directory": f"~/{NEW_HOME}"}
+    hosts = {name: keys | python for name, keys in HOSTS.items()}
+    for name in HOSTS:
+        ssh(name, f"mkdir {NEW_HOME} && ln -s /opt/python {NEW_HOME}/python")
+    with (
+        training(tmp_path, "train_stub.py", hosts=hosts) as site,
+        strict_sshds(),
+        login_shells(ps0="/bin/tcsh", chief="/bin/tcsh", worker1="/usr/bin/fish"),
+    ):
+        (site.folder / "data.bin").write_bytes(os.urandom(12 << 20))  # large enough for rsync
         started_at = time.monotonic()
         run = site.start_command("run")
         run.wait_for_output("is READY")
@@ -147,24 +156,6 @@ def test_a_run_works_with_strict_sshds(tmp_path):
         run.wait()
         assert "checkpoints/model.ckpt-" in site.ok("collect")
         table.record("48 MaxSessions 1, MaxStartups 3", None, None, None, startup_s)
-
-
-def test_a_run_works_with_any_login_shell_and_a_python_in_the_home(tmp_path):
-    python = {"python": f"~/{NEW_HOME}/python/bin/python", "directory": f"~/{NEW_HOME}"}
-    hosts = {name: keys | python for name, keys in HOSTS.items()}
-    for name in HOSTS:
-        ssh(name, f"mkdir {NEW_HOME} && ln -s /opt/python {NEW_HOME}/python")
-    with (
-        training(tmp_path, "train_stub.py", hosts=hosts) as site,
-        login_shells(ps0="/bin/tcsh", chief="/bin/tcsh", worker1="/usr/bin/fish"),
-    ):
-        (site.folder / "data.bin").write_bytes(os.urandom(12 << 20))  # large enough for rsync
-        run = site.start_command("run")
-        run.wait_for_output("is READY")
-        run.wait_for_output("checkpoints/")
-        assert set(site.states().values()) == {"READY"}
-        site.ok("stop")
-        run.wait()
     for name in HOSTS:
         ssh(name, f"chmod -R u+w {NEW_HOME}; rm -r {NEW_HOME}")
 

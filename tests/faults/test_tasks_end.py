@@ -12,8 +12,8 @@ from faults.fault import Fault
 
 pytestmark = pytest.mark.slow
 # All tasks of the first end by themselves; the ps of the second waits until it is stopped, as those
-# of TensorFlow do in e2e/test_parameter_server_strategy.py.
-SCRIPTS = ["train_mirrored.py", "train_stub.py"]
+# of TensorFlow do in examples/test_tensorflow2.py and, on hosts, in e2e/test_digits.py.
+TASKS = [{"ps": 0, "workers": 2}, {"ps": 1, "workers": 2}]
 
 
 def all_ended(run) -> bool:
@@ -25,15 +25,16 @@ def seconds_to_last_end(run, first: str) -> float:
     return max(run.state(task)["since"] for task in run.tasks) - run.state(first)["since"]
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_all_tasks_end_after_the_chiefs_success_without_a_controller(training, script):
-    run = training(script, "--steps=30").start()
+@pytest.mark.parametrize("tasks", TASKS, ids=["workers", "ps and workers"])
+def test_all_tasks_end_after_the_chiefs_success_without_a_controller(training, tasks):
+    run = training("train_stub.py", "--steps=30", tasks=tasks).start()
     run.until(lambda: all_ended(run), "the end of all tasks")
     run.until(lambda: run.processes() == {}, "the end of their supervisors")
     assert run.states()[run.chief] == "SUCCEEDED"
     assert set(run.states().values()) <= {"SUCCEEDED", "STOPPED"}
     elapsed_s = seconds_to_last_end(run, run.chief)
-    table.record(f"the chief's success without a controller, {script}: all ended", elapsed_s)
+    what = "with a ps" if tasks["ps"] else "workers only"
+    table.record(f"the chief's success without a controller, {what}: all ended", elapsed_s)
 
 
 def test_a_worker_that_never_ends_is_killed_and_the_run_succeeds(training):

@@ -6,9 +6,12 @@ import json
 import os
 import shutil
 import signal
+from contextlib import suppress
 
 import pytest
 from support.waiting import until
+
+from tfdeploy.shared.trials import SUCCEEDED
 
 pytestmark = pytest.mark.slow
 
@@ -167,6 +170,47 @@ def test_a_trial_whose_process_is_killed_continues_from_what_it_wrote(project):
     assert env["TFDEPLOY_TRIAL"] == "0"
     found = table(project)[0]
     assert (found["state"], found["attempts"], found["value"]) == ("SUCCEEDED", 2, 0.02)
+
+
+@pytest.fixture
+def sshd_of_two(sshds):
+    """The sshd of the host `two`, which a test may stop."""
+    yield sshds["two"]
+    sshds["two"].stop()
+    sshds["two"].start()
+
+
+def switch_off(project, host, sshd):
+    """End everything on a host at once; nothing of it answers any more."""
+    sshd.stop()
+    folder = project.hosts[host]["directory"]
+    for pid, args in sorted(project.processes().items()):  # a supervisor before its trial
+        with suppress(OSError):  # it has ended with its supervisor
+            if f"{folder}/" in f"{args} {os.readlink(f'/proc/{pid}/cwd')}":
+                os.kill(pid, signal.SIGKILL)
+
+
+def sizes_on(project, host):
+    """Return the sizes of all logs and journals of a host."""
+    return [file.stat().st_size for file in project.on(host).glob("runs/*/logs/*")]
+
+
+def test_the_trials_of_a_host_that_is_switched_off_end_once_on_the_other(project, sshd_of_two):
+    command, gate = start(project, 8)
+    with command:
+        lost = {n for n in range(4) if project.on("two") in trial_folders(project, n)[0].parents}
+        assert lost
+        switch_off(project, "two", sshd_of_two)
+        gate.touch()
+        until(lambda: command.process.poll() is not None, "its end",
+              lambda: sizes_on(project, "one"))  # fmt: skip
+        assert "8 succeeded" in command.output
+    shown = json.loads(project.tf("trials", "--json").stdout)["trials"]
+    assert {(t["number"], t["attempts"]) for t in shown} == {(n, 1 + (n in lost)) for n in range(8)}
+    assert {(t["state"], t["host"]) for t in shown} == {("SUCCEEDED", "one")}
+    journal = project.on("one") / "runs" / project.runs[-1] / "logs" / "worker-0.trials.jsonl"
+    records = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert sorted(r["trial"] for r in records if r["state"] == SUCCEEDED) == [*range(8)]
 
 
 def test_a_trial_of_a_frozen_slot_goes_to_another_one_and_counts_once(project):
