@@ -57,14 +57,11 @@ CASES = [
     Case(2, "train_mirrored.py", "worker:0", ALL),
 ]
 FROZEN = ("train_async-ps:0", "train_ps_strategy-worker:0", "train_mirrored-worker:1")
-# Other trainings lose these by a kill: the recipe in examples/test_guides.py, and the one in
-# test_tasks_backup.py.
-KILLED_ELSEWHERE = ("train_async-ps:0", "train_mirrored-worker:1")
 FAULTS = [
     (case, number, f"{case}-{fault}")
     for case in CASES
     for number, fault in ((signal.SIGKILL, "killed"), (signal.SIGSTOP, "frozen"))
-    if (str(case) in FROZEN if fault == "frozen" else str(case) not in KILLED_ELSEWHERE)
+    if fault == "killed" or str(case) in FROZEN
 ]
 
 
