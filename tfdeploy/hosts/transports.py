@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfdeploy.errors import AuthenticationFailed, HostError, Note
+from tfdeploy.transport import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,12 +88,10 @@ class SshHost:
     def _try_openssh(self, refused: AuthenticationFailed) -> None:
         """Log in with OpenSSH, and remember that. If it is refused, too, raise its error, or
         Fabric's if it says only that no key was accepted."""
-        from tfdeploy.transport.openssh import messages
-
         try:
             master = self._direct_openssh.open()
         except HostError as error:
-            raise (refused if messages.REFUSED in error.message else error) from None
+            raise (refused if words.REFUSED in error.message else error) from None
         master.remember_refusal()
         note = f"{self.host}: OpenSSH connects to it; with Fabric, {refused.message}"
         warnings.warn(note, Note, stacklevel=2)

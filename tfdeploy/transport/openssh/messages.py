@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AuthenticationFailed, HostError, HostKeyRefused, Unreachable
+from tfdeploy.transport import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-REFUSED = "it refused every key that was offered"
 ASKED = ("keyboard-interactive", "password")
 DENIED = re.compile(r"Permission denied \(([^)]*)\)|Too many authentication failures")
 VALID = re.compile(r"^\s*Valid: from (\S+) to (\S+)", re.MULTILINE)
@@ -45,13 +45,12 @@ MEANINGS: tuple[tuple[str, type[HostError], str, str], ...] = (
         r"REVOKED HOST KEY DETECTED|Host key .* revoked|host key .* is marked as revoked",
         HostKeyRefused,
         "its host key, or the authority that signed it, is revoked in known_hosts",
-        "give the machine a new host key; only then remove the @revoked line",
+        words.REVOKED_KEY_HINT,
     ),
     (
         r"HOST IDENTIFICATION HAS CHANGED",
         HostKeyRefused,
-        "its host key is not the one in known_hosts: the machine was reinstalled, or another "
-        "machine pretends to be it",
+        words.CHANGED_KEY,
         "if you know the reason, remove the old key with ssh-keygen -R",
     ),
     (
@@ -64,7 +63,7 @@ MEANINGS: tuple[tuple[str, type[HostError], str, str], ...] = (
         r"No (\S+) host key is known|Host key verification failed",
         HostKeyRefused,
         "its host key is unknown",
-        "connect once with ssh and compare the fingerprint, or pass --accept-new-host-keys",
+        words.UNKNOWN_KEY_HINT,
     ),
     (
         r"Address family for hostname not supported",
@@ -82,20 +81,19 @@ MEANINGS: tuple[tuple[str, type[HostError], str, str], ...] = (
         r"Could not resolve hostname (.*)",
         Unreachable,
         "its name is unknown: {0}",
-        "correct its name, or set the host's hostname in hosts.toml or ssh_config",
+        words.UNKNOWN_NAME_HINT,
     ),
     (
         r"connect to host (.*)",
         Unreachable,
         "no SSH connection: {0}",
-        "check that the machine is on, and that its address, port and firewall let SSH through",
+        words.NO_ANSWER_HINT,
     ),
     (
         r"Connection timed out during banner exchange|(banner exchange|kex_exchange_identif).*",
         Unreachable,
-        "it accepts the connection, but does not answer as an SSH server",
-        "check the host's port in hosts.toml or ssh_config; if sshd is busy or limits new "
-        "connections (MaxStartups), try again",
+        words.NOT_SSH,
+        words.NOT_SSH_HINT,
     ),
     (
         r"Session open refused by peer",
@@ -112,7 +110,7 @@ def translate(host: str, text: str) -> HostError | None:
     denied = DENIED.search(text)
     if denied:
         asks = any(method in (denied[1] or "") for method in ASKED)
-        message = "it asks for a password or a second factor" if asks else REFUSED
+        message = "it asks for a password or a second factor" if asks else words.REFUSED
         return AuthenticationFailed(host, message, f"try: ssh {host}")
     for pattern, kind, message, hint in MEANINGS:
         if found := re.search(pattern, text):

@@ -10,6 +10,7 @@ import paramiko
 from paramiko.ssh_exception import NoValidConnectionsError
 
 from tfdeploy.errors import AuthenticationFailed, HostError, HostKeyRefused, Unreachable
+from tfdeploy.transport import words
 from tfdeploy.transport.ssh import config
 from tfdeploy.transport.ssh.host_keys import (
     ChangedHostKey,
@@ -31,10 +32,6 @@ NO_KEY = "No authentication methods"  # Paramiko's, if there is no key to offer
 # RFC 4254's SSH_OPEN_CONNECT_FAILED: from a jump host that can't connect to the next host, and from
 # an sshd that has reached MaxSessions.
 CONNECT_FAILED = 2
-UNKNOWN_NAME_HINT = "correct its name, or set the host's hostname in hosts.toml or ssh_config"
-NO_ANSWER_HINT = (
-    "check that the machine is on, and that its address, port and firewall let SSH through"
-)
 SSH_ERRORS = (paramiko.SSHException, OSError, EOFError, UnicodeError)
 """The exceptions that Paramiko and its sockets raise."""
 
@@ -88,7 +85,7 @@ def _translate_host_key_error(host: str, error: BaseException) -> HostError | No
             return HostKeyRefused(
                 host,
                 f"its host key is unknown: {error}{_why_unknown(error)}",
-                "connect once with ssh and compare the fingerprint, or pass --accept-new-host-keys",
+                words.UNKNOWN_KEY_HINT,
             )
         case HostKeyNotAdded():
             return HostKeyRefused(
@@ -100,13 +97,12 @@ def _translate_host_key_error(host: str, error: BaseException) -> HostError | No
             return HostKeyRefused(
                 host,
                 f"its host key is revoked in known_hosts: {error}",
-                "give the machine a new host key; only then remove the @revoked line",
+                words.REVOKED_KEY_HINT,
             )
         case ChangedHostKey():
             return HostKeyRefused(
                 host,
-                "its host key is not the one in known_hosts: the machine was reinstalled, "
-                "or another machine pretends to be it",
+                words.CHANGED_KEY,
                 f"if you know the reason: ssh-keygen -R {shlex.quote(error.known.name)}",
             )
     return None
@@ -136,11 +132,8 @@ def _translate_authentication_error(host: str, error: BaseException) -> HostErro
                 'set transport = "openssh" in hosts.toml',
             )
         case paramiko.AuthenticationException():
-            return AuthenticationFailed(
-                host,
-                "it refused every key that was offered",
-                f"try: ssh {host}; then check user and identity_file in hosts.toml",
-            )
+            hint = f"try: ssh {host}; then check user and identity_file in hosts.toml"
+            return AuthenticationFailed(host, words.REFUSED, hint)
     return None
 
 
@@ -164,24 +157,20 @@ def _translate_connection_error(host: str, error: BaseException) -> HostError:
             causes = [f"{to[0]} port {to[1]}: {e.args[-1]}" for to, e in error.errors.items()]
             return Unreachable(host, f"no SSH connection: {'; '.join(causes)}", f"try: ssh {host}")
         case UnicodeError():
-            return Unreachable(host, f"its name is unknown: {error}", UNKNOWN_NAME_HINT)
+            return Unreachable(host, f"its name is unknown: {error}", words.UNKNOWN_NAME_HINT)
         case socket.gaierror():
-            return Unreachable(host, f"its name is unknown: {error.strerror}", UNKNOWN_NAME_HINT)
+            message = f"its name is unknown: {error.strerror}"
+            return Unreachable(host, message, words.UNKNOWN_NAME_HINT)
         case JumpHostCannotConnect():
             return Unreachable(host, "the jump host can't connect to it", f"try: ssh {host}")
         case NoAnswer():
             message = f"no SSH answer within {error.seconds:g} s"
-            return Unreachable(host, message, NO_ANSWER_HINT)
+            return Unreachable(host, message, words.NO_ANSWER_HINT)
         case TimeoutError():
             message = f"no SSH answer within {config.CONNECT_TIMEOUT_S} s"
-            return Unreachable(host, message, NO_ANSWER_HINT)
+            return Unreachable(host, message, words.NO_ANSWER_HINT)
         case paramiko.SSHException() if "banner" in str(error):
-            return Unreachable(
-                host,
-                "it accepts the connection, but does not answer as an SSH server",
-                "check the host's port in hosts.toml or ssh_config; if sshd is busy or limits new "
-                "connections (MaxStartups), try again",
-            )
+            return Unreachable(host, words.NOT_SSH, words.NOT_SSH_HINT)
         case paramiko.SSHException() | OSError() | EOFError():
             message = f"the SSH connection failed: {str(error) or 'it was closed'}"
             return Unreachable(host, message, f"try: ssh {host}")
