@@ -214,7 +214,7 @@ def test_collect_fetches_from_the_reachable_hosts_and_names_the_others(unreachab
     run.lose("one")
     done = run.project.tf("collect")
     assert done.returncode == 1
-    assert "no checkpoint: the chief's host gave none, see the error" in done.stdout
+    assert "no checkpoint was fetched, see the error" in done.stdout
     assert "one: no SSH connection" in done.stderr
 
 

@@ -47,7 +47,7 @@ def print_collected(console: Console, collected: CollectResult) -> None:
     if not collected.of_chief:
         pass  # its checkpoints were not wanted
     elif not collected.chief_answered:
-        console.print_text("no checkpoint: the chief's host gave none, see the error")
+        console.print_text("no checkpoint was fetched, see the error")
     elif not collected.checkpoints and (collected.uses_tensorflow or not collected.source):
         console.print_text(_no_checkpoint(collected))
     for line in _output_summary(collected):

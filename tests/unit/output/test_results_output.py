@@ -81,7 +81,7 @@ def test_older_checkpoints_that_come_with_a_known_one_are_counted(printed):
     ("changes", "line"),
     [
         ({"source": ""}, "no checkpoint: the chief was never started"),
-        ({"chief_answered": False}, "no checkpoint: the chief's host gave none, see the error"),
+        ({"chief_answered": False}, "no checkpoint was fetched, see the error"),
         ({}, "no checkpoint: the chief created no folder /h/work/checkpoints"),
         ({"found_names": ()}, "no checkpoint: the chief's /h/work/checkpoints is empty"),
         (
