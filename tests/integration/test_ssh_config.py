@@ -71,7 +71,7 @@ def client(tmp_path, monkeypatch):
     test_client.write("config", "Host *\n  User ada\n")
     monkeypatch.setenv("PATH", f"{test_client.program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(openssh, "_period", lambda: test_client.period)
+    monkeypatch.setattr(openssh, "period", lambda seconds: test_client.period)
     openssh._query.cache_clear()
     return test_client
 

@@ -135,7 +135,7 @@ def test_a_run_leaves_the_queue_when_its_chiefs_supervisor_is_killed(submit, gpu
     assert holds(run[1], gpus[1])
     run[0].process.kill()
     assert have_started(submit(2, gpus[1]))
-    assert states(run)[1] == "STOPPED"
+    assert eventually(lambda: states(run)[1] == "STOPPED")
     leases.release(held)
 
 
