@@ -193,8 +193,7 @@ def test_a_run_whose_disk_is_full_gets_its_turn_and_delays_no_other(local, tmp_p
         assert states(second) == states(third) == {"QUEUED"}
         holder.ok("stop")
         until(lambda: "QUEUED" not in states(second), "the second run has started")
-        assert "QUEUED" in states(third)
-        second.ok("stop")
+        second.ok("stop")  # it may have ended: it can't write
         until(lambda: states(third) == {"READY"}, "the third run is READY")
         third.ok("stop")
 
