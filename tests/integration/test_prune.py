@@ -352,7 +352,7 @@ def test_a_file_that_was_written_again_with_equal_content_is_collected(uncollect
 
 
 def test_every_command_says_once_that_a_run_was_deleted(local):
-    project = local.pushed()
+    project = local.project()  # not `pushed`: prune deletes the release
     project.ok("run")
     project.ok("prune", "--keep", "0", "--yes")
     deleted = f"run {project.runs[-1]} was deleted from its hosts on "
@@ -380,7 +380,7 @@ def test_every_command_says_once_that_a_run_was_deleted(local):
 
 
 def test_a_run_that_was_deleted_is_resumed_only_from_what_was_collected(local):
-    project = local.pushed()
+    project = local.project()  # not `pushed`: prune deletes the release
     project.ok("run")
     project.ok("prune", "--keep", "0", "--yes")
     deleted = f"run {project.runs[-1]} was deleted from its hosts on "
