@@ -51,8 +51,8 @@ SSH_CONFIG = Path(FOLDER.name) / "ssh_config"
 KNOWN_HOSTS_FILE = Path(FOLDER.name) / "known_hosts"
 INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "2500"))  # of each kind
 SEED = os.environ.get("TFDEPLOY_FUZZ_SEED", "")
-# An input may cost as much as so many loops over its bytes (over 100 kB if it is shorter): 200 are
-# the most that was seen, and what grows with the square of an input costs thousands.
+# The limit for one input, in loops over its bytes (over 100 kB if it is shorter). The most that was
+# measured is 200; a cost that grows with the square of the input is thousands.
 MAX_LOOPS = 600
 CHEAP_S = 0.1  # of which less is not compared: the loop itself takes time
 MAX_BYTES = 64 << 20
@@ -344,7 +344,7 @@ def test_no_input_is_answered_by_anything_but_an_error_of_tfdeploy(kind):
 
 
 def loop_s(length: int) -> float:
-    """Return the CPU seconds of one loop over so many bytes, on this machine as busy as it is."""
+    """Return the CPU seconds of one loop over `length` bytes (at least 100 kB), measured now."""
     start_s = time.process_time()
     sum(1 for _ in bytes(max(length, 100_000)))
     return time.process_time() - start_s

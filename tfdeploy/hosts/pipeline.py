@@ -79,8 +79,8 @@ class Pipeline:
                 self._session.write(_join(batch))
         elif batch:
             first, rest = batch[0], memoryview(_join(batch[1:]))
-            begun = self.agent.begin(first.query, first.timeout_s, lambda: [rest])
-            self._session, self._first = begun
+            started = self.agent.begin(first.query, first.timeout_s, lambda: [rest])
+            self._session, self._first = started
 
     def next_answer(self, reply: Reply[Any]) -> Answer:
         """Return the next answer to a request, after those of the requests before it."""

@@ -13,7 +13,7 @@ AGENT = SimpleNamespace(host="h")
 
 
 def make_part(rounds, error=None):
-    """A part that waits for answers so many times, and then fails or returns."""
+    """A part that waits for answers in `rounds` round trips, and then fails or returns."""
 
     def fetch(pipeline):
         for _ in range(rounds):
