@@ -100,7 +100,8 @@ def unhold(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Don
 
 
 def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnits:
-    """Copy or link units that `outputs` or `find` answered."""
+    """Copy or link units that `outputs` or `find` answered. Raises FileNotFoundError if the run is
+    deleted meanwhile."""
     task_dir = paths.task(project, run, task)
     work, held_dir = paths.work(task_dir), os.path.join(task_dir, HELD_OUTPUTS)
     held.begin(held_dir)
@@ -110,6 +111,9 @@ def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnit
         why = "it can't be copied for the transfer: {}".format(error.strerror)
         return HeldUnits(held_dir, [], [BadUnit(unit.path, why) for unit in units])
     errors = _take_until_stable(work, held_dir, units, lock.is_live(task_dir))
+    if not os.path.exists(paths.launch(task_dir)):
+        held.release(held_dir)
+        raise FileNotFoundError(task_dir)
     return HeldUnits(
         pin=held_dir,
         held=[_describe(held_dir, unit) for unit in units if not errors[unit.path]],

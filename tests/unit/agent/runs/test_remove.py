@@ -17,9 +17,11 @@ from support.refusals import reasons
 from tfdeploy.agent import paths
 from tfdeploy.agent.environments import marker
 from tfdeploy.agent.machine import lock
+from tfdeploy.agent.outputs import hold
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import disk, run_record
 from tfdeploy.agent.runs.remove import remove
+from tfdeploy.shared.protocol.outputs import UnitToHold
 from tfdeploy.shared.protocol.runs import Removed
 
 
@@ -109,6 +111,15 @@ def test_a_removed_run_is_refused_with_who_removed_it_and_one_that_is_back_is_no
     assert run_record.removal_refusal("p", "never") is None
     create_run("r", "ps:0")
     assert run_record.removal_refusal("p", "r") is None
+
+
+def test_outputs_of_a_run_that_was_removed_meanwhile_are_not_reported_one_by_one(root):
+    """The verb answers that the run was deleted, which needs that no folder of it is left."""
+    create_run("r", "worker:0")
+    remove("p", ["r"], [], [], by="ann")
+    with pytest.raises(FileNotFoundError):
+        hold.hold("p", "r", "worker:0", [UnitToHold("a.csv", "file", ["a.csv"])])
+    assert run_record.removal_refusal("p", "r")
 
 
 def test_a_file_with_a_hard_link_elsewhere_frees_nothing(root, tmp_path):
