@@ -46,8 +46,10 @@ def test_a_live_run_gets_more_workers_and_then_fewer(project):
     assert states(project) == dict.fromkeys(["ps:0", "worker:0", "worker:1", "worker:2"], "READY")
     assert project.runs == before
     assert project.supervisor("worker:0") != secret
+    (project.work("worker:2") / "result.csv").write_text("0.9\n")
     project.ok("scale", "workers=1", "--run", "wide")
     assert states(project) == {"ps:0": "READY", "worker:0": "READY"}
+    assert (project.run_folder / "outputs/worker-2/result.csv").read_text() == "0.9\n"
     (run,) = json.loads(project.ok("runs", "--json"))["runs"][:1]
     assert (run["name"], run["words"]) == ("wide", ["--steps=4"])
 

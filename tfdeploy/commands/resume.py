@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy import run as runs
+from tfdeploy.commands.collect import collect_reachable
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
 from tfdeploy.commands.push import StartWatcher
@@ -133,6 +134,7 @@ def resume(
             with old_fleet.cancellation.delayed():
                 stopped = stop(old_fleet, remaining, silent=True)
             stop_s = time.monotonic() - started_at
+            _collect_removed(old_fleet, remaining, new)
             source = handover.hand_over_checkpoint(fleet, old, new)
             files = tuple(handover.hand_over_outputs(fleet, old, new))
             watcher = StartWatcher(on_report=on_report, waiting=waiting)
@@ -211,6 +213,16 @@ def _named(left_out: Callable[[], tuple[TfdeployError, ...]]) -> Iterator[None]:
         raise
     except TfdeployError as error:
         raise_all([error, *left_out()])
+
+
+def _collect_removed(fleet: Fleet, remaining: Run, new: Run) -> None:
+    """Fetch the results of tasks that the run will not have any more: its record does not name
+    them then."""
+    kept = {placement.task for placement in new.plan.placements}
+    removed = [str(p.task) for p in remaining.plan.placements if p.task not in kept]
+    with suppress(RunDeleted):  # then it continues from what was collected
+        for error in collect_reachable(fleet, remaining, tasks=removed).errors if removed else ():
+            warnings.warn(f"results of {', '.join(removed)} were not fetched: {error}", Note, 2)
 
 
 def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: Changes) -> None:
