@@ -91,11 +91,15 @@ def task_state(task_dir: str) -> TaskState:
         return records.TaskState(records.LOST, 0.0)
 
 
-def is_resuming(run_dir: str) -> bool:
+def is_resuming(project: str, run: str) -> bool:
+    """Return whether a resume looks for checkpoints of the run here, and has launched nothing
+    since then."""
     try:
-        return _age_s(os.stat(paths.resuming(run_dir)).st_mtime) < RESUMING_S
+        began_at = os.stat(paths.resuming(paths.run(project, run))).st_mtime
     except OSError:
         return False
+    launched_at, _ = _last_launch(task_dirs(project, run).values()) or (0.0, "")
+    return _age_s(began_at) < RESUMING_S and launched_at <= began_at
 
 
 def releases_of(task_dir: str) -> List[str]:
@@ -172,7 +176,7 @@ def _describe_run(project: str, run: str) -> HeldRun:
         run=run,
         release=next(iter(releases_of(youngest)), ""),
         chief=chief,
-        live=is_resuming(folder) or any(lock.is_live(path) for path in tasks.values()),
+        live=is_resuming(project, run) or any(lock.is_live(path) for path in tasks.values()),
         tasks={task: state.state for task, state in states.items()},
         age_s=_age_s(launched_at),
         bytes=used_bytes(folder),

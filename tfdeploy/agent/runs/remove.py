@@ -79,7 +79,7 @@ def _check_names(*names: str) -> None:
 
 def _why_run_is_needed(project: str, run: str) -> str:
     """Return why a run must stay, checked right before its removal; "" if it can be removed."""
-    if disk.is_resuming(paths.run(project, run)):
+    if disk.is_resuming(project, run):
         return "it is being resumed"
     for task, task_dir in disk.task_dirs(project, run).items():
         if lock.is_live(task_dir):

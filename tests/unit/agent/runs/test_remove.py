@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,15 @@ def test_a_removed_run_is_refused_with_who_removed_it_and_one_that_is_back_is_no
     assert run_record.removal_refusal("p", "never") is None
     create_run("r", "ps:0")
     assert run_record.removal_refusal("p", "r") is None
+
+
+def test_a_run_stays_while_it_is_resumed_and_not_after_that_has_launched_its_tasks(root):
+    create_run("r", "worker:0")
+    hold.newest("p", "r", ["worker:0"], "checkpoints")
+    assert [kept.why for kept in remove("p", ["r"], [], []).kept] == ["it is being resumed"]
+    now = time.time() + 1
+    os.utime(paths.launch(paths.task("p", "r", "worker:0")), (now, now))
+    assert remove("p", ["r"], [], []).kept == []
 
 
 def test_outputs_of_a_run_that_was_removed_meanwhile_are_not_reported_one_by_one(root):
