@@ -12,6 +12,7 @@ from support.projects import environment
 SCRIPT = """
 set -e
 tfdeploy start
+touch $(tfdeploy exec worker:0 -- pwd | tail -1)/result.csv
 mount --bind "$1" "$1"
 mount -o remount,ro,bind "$1"
 ! touch "$1/file" 2>/dev/null
@@ -19,6 +20,7 @@ tfdeploy status
 tfdeploy prune --keep 0 --yes
 ls "$1"/*/runs
 tfdeploy stop
+! tfdeploy collect
 ! tfdeploy start
 """
 
@@ -43,3 +45,5 @@ def test_a_host_whose_disk_becomes_read_only_is_shown_and_stopped(world):
     run = project.runs[-1]
     assert f"\n{run}\n" in done.stdout, "prune keeps the run, which is live"
     assert f"all processes of run {run} have exited" in done.stdout
+    assert "tfdeploy fetch" not in done.stdout, "it could not hold the files either"
+    assert "scp" in done.stderr

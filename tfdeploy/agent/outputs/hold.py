@@ -11,6 +11,7 @@ enough: if a file still changes, it arrives with another hash.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -107,7 +108,10 @@ def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnit
     held.begin(held_dir)
     try:
         held.add(held_dir, {})
-    except OSError as error:  # a full disk: checkpoints can still be fetched
+    except OSError as error:
+        if error.errno == errno.EROFS:  # nothing can be fetched
+            raise
+        # A full disk: checkpoints can still be fetched.
         why = "it can't be copied for the transfer: {}".format(error.strerror)
         return HeldUnits(held_dir, [], [BadUnit(unit.path, why) for unit in units])
     errors = _take_until_stable(work, held_dir, units, lock.is_live(task_dir))

@@ -21,7 +21,7 @@ WRITES = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 # fork(2): EAGAIN for a limit of processes, ENOMEM for memory. Both may be gone a moment later.
 TEMPORARY = (errno.EAGAIN, errno.ENOMEM)
 HINTS = {
-    errno.EROFS: "repair or remount its file system; status, logs and stop work until then",
+    errno.EROFS: "repair or remount its file system; status, logs, stop and scp work until then",
     errno.ENOSPC: "tfdeploy runs shows what uses its disk, tfdeploy prune frees space",
     errno.EDQUOT: "tfdeploy runs shows what uses its disk, tfdeploy prune frees space",
     errno.EIO: "its disk reports errors, see dmesg there",
