@@ -6,7 +6,6 @@ The fetch may begin while the host still reads them: whether they are good is kn
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -187,12 +186,7 @@ class HeldFiles:
                     raise TransferFailed(self._agent.host, message)
                 block = buffer[:count]
                 digest.update(block)
-                _write_all(file.fileno(), block)
+                filesystem.write_all(file.fileno(), block)
                 left -= count
                 report(count)
         self.hashes[name] = digest.hexdigest()
-
-
-def _write_all(descriptor: int, block: memoryview) -> None:
-    while block:
-        block = block[os.write(descriptor, block) :]

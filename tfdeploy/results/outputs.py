@@ -174,9 +174,9 @@ def _left_on_host(
     host: str, task: str, answer: TaskOutputs, why: Mapping[str, str], sizes: Mapping[str, int]
 ) -> Outputs:
     """Return what was not fetched; `why` says why units were not, by path."""
-    special = {each.path: f"it is {each.what}" for each in answer.special or ()}
-    no_files = {path for path, what in special.items() if not what.startswith("it is a link")}
-    why = {**why, **special}
+    special = answer.special or ()
+    no_files = {each.path for each in special if not each.is_link}
+    why = {**why, **{each.path: f"it is {each.what}" for each in special}}
     if answer.incomplete:
         why["."] = answer.incomplete
     others, elsewhere = answer.others, answer.elsewhere or ()

@@ -123,6 +123,12 @@ def stamp(file: Union[str, int]) -> Tuple[int, ...]:
     return info.st_size, info.st_mtime_ns, info.st_ino
 
 
+def write_all(descriptor: int, data: Union[bytes, memoryview]) -> None:
+    """Write all of `data`, of which one write(2) may take only a part. Raises OSError."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
 def memory_file(data: bytes) -> int:
     """Return a descriptor from which a process reads `data`: unlike a pipe it is never full, and
     unlike a file it needs no disk and has no name."""
@@ -133,7 +139,7 @@ def memory_file(data: bytes) -> int:
 
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
-    os.write(descriptor, data)
+    write_all(descriptor, data)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 

@@ -154,7 +154,7 @@ def special_files(walk: Walk, task_dir: str, launch: Launch) -> List[SpecialFile
     kept += [paths.release(launch.project, release) for release in launch.data.values()]
     roots = tuple(os.path.join(os.path.realpath(folder), "") for folder in kept)
     return [
-        SpecialFile(path, _kind_of_special(full_path))
+        SpecialFile(path, _kind_of_special(full_path), os.path.islink(full_path))
         for full_path, path in walk.special
         if path not in launch.links and not _is_link_into(roots, full_path)
     ]

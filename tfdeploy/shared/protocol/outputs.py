@@ -126,10 +126,12 @@ class Total(Message):
 
 
 class SpecialFile(Message):
-    """What a task made that is neither a file nor a folder; `what` it is, in words."""
+    """What a task made that is neither a file nor a folder; `what` it is, in words. A link can be
+    fetched by its name, as what it leads to."""
 
     path: str
     what: str
+    is_link: bool = False
 
 
 class SavedPath(Message):

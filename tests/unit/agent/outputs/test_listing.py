@@ -190,8 +190,13 @@ def test_what_is_neither_file_nor_folder_is_named_except_links_to_what_stays(wor
     os.mkfifo(work / "pipe")
     for link, target in {"latest": "best.keras", "away": "/etc/hostname", "lost": "x"}.items():
         (work / link).symlink_to(target)
-    found = {special.path: special.what for special in listing.outputs(*TASK).special}
-    assert found == {"pipe": "a FIFO", "away": "a link to /etc/hostname", "lost": "a link to x"}
+    special = listing.outputs(*TASK).special
+    found = {each.path: (each.what, each.is_link) for each in special}
+    assert found == {
+        "pipe": ("a FIFO", False),
+        "away": ("a link to /etc/hostname", True),
+        "lost": ("a link to x", True),
+    }
 
 
 # Complete
