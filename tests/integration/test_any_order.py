@@ -69,6 +69,8 @@ def test_tasks_on_a_host_that_was_left_out_are_named_and_a_later_stop_ends_them(
     done = machine.tf("A", "resume", "--without", "b", "--run", run)
     assert done.code == 0
     assert "chief:0 on b: it may still be running" in done.err
+    shown = machine.tf("B", "status", "--run", run).out
+    assert "left out: b; tasks of an earlier start may still run there" in shown
     done = machine.tf("B", "stop", "--run", run)
     assert f"all processes of run {run} on a, c have exited" in done.out
     assert "b gave no answer" in done.out

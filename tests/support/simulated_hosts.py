@@ -51,7 +51,7 @@ from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.local import LocalTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.shared.records import Launch
@@ -158,12 +158,15 @@ class Simulation:
 
     # Supervisors
 
-    def live_tasks(self, run: str) -> dict[str, str]:
-        """Return the names of the tasks of a run whose supervisors live, and their hosts."""
+    def live_tasks(self, run: str, left_out: Collection[str] = ()) -> dict[str, str]:
+        """Return the names of the tasks of a run whose supervisors live, and their hosts, without
+        those on hosts that are `left_out`."""
         found = self.folder.glob(f"*/*/runs/{run}/*/{SUPERVISOR}")
+        hosts = {file: file.relative_to(self.folder).parts[0] for file in found}
         return {
-            file.parent.name.replace("-", ":"): file.relative_to(self.folder).parts[0]
-            for file in found
+            file.parent.name.replace("-", ":"): host
+            for file, host in hosts.items()
+            if host not in left_out
         }
 
     def supervise(self, launch: Launch, inherited: list[int]) -> None:

@@ -47,7 +47,7 @@ class RunStatus:
     """The state of each task."""
 
     __repr__ = short_repr
-    KEYS = ("run_id", "release", "network", "tasks", "slow", "errors")
+    KEYS = ("run_id", "release", "network", "tasks", "left_out", "slow", "errors")
     NAMES: ClassVar = {"run_id": "run"}
 
     run: Run = field(repr=False)
@@ -70,6 +70,11 @@ class RunStatus:
     def network(self) -> str:
         """`guarded`, `strict` or `open`: who may connect to the tasks."""
         return self.run.network
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The hosts without which it was resumed; tasks of an earlier start may still run there."""
+        return self.run.left_out
 
     @property
     def slow(self) -> list[HostError]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import ends_text, escape_line
 from tfdeploy.output import status_table
 from tfdeploy.output.status_table import COLUMNS, STATE_STYLES, fitting_columns, is_empty
@@ -31,6 +32,7 @@ def print_status(console: Console, status: RunStatus) -> None:
     _print_new_rows(console, status, status.tasks)
     if status.ends_s is not None:
         console.print_text(ends_text(status.ends_s))
+    _print_left_out(console, status)
     _print_notices(console, status)
     _print_exposed(console, status)
     console.print_notes(status.slow)
@@ -55,6 +57,14 @@ def _print_task_rows(console: Console, tasks: Sequence[TaskStatus]) -> None:
     columns = fitting_columns(COLUMNS, OPTIONAL, rows, width)
     console.out.print_table(columns, map(_with_style, rows))
     _print_hidden(console, rows, hidden_columns(rows, columns))
+
+
+def _print_left_out(console: Console, status: RunStatus) -> None:
+    """Print on which hosts tasks may run of which the plan knows nothing."""
+    if status.left_out:
+        hosts = fold_names(status.left_out)
+        console.print_text(f"left out: {hosts}; tasks of an earlier start may still run there")
+        console.print_text(f"  tfdeploy stop {status.run.flags} ends them, and the run")
 
 
 def _print_notices(console: Console, status: RunStatus) -> None:

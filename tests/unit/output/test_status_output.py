@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,14 @@ def test_status_shows_every_task_also_without_a_report(printed):
         "worker:0", "w", "2222", "0,1", "7", "FAILED", "1m", "15s", "2", "-", "-",
         r"killed by SIGKILL \x1b[1m",
     ]  # fmt: skip
+
+
+def test_hosts_that_a_resume_left_out_are_named(printed):
+    whole = status_of(make_report(), make_report())
+    status = replace(whole, run=replace(whole.run, left_out=("x1", "x2")))
+    *_, note, hint = printed(lambda console: print_status(console, status)).splitlines()
+    assert note == "left out: x1, x2; tasks of an earlier start may still run there"
+    assert hint == f"  tfdeploy stop {whole.run.flags} ends them, and the run"
 
 
 def test_rows_that_were_shown_while_others_were_waited_for_are_not_repeated(printed):
