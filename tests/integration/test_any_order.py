@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from integration import any_order
 from integration.any_order import STEPS, AnyOrder
 from tfdeploy import run as runs
 from tfdeploy.commands import prune
@@ -78,6 +79,54 @@ def test_tasks_on_a_host_that_was_left_out_are_named_and_a_later_stop_ends_them(
     done = machine.tf("A", "stop", "--run", run)
     assert "STOPPED   chief:0 on b  of another start" in done.out
     assert machine.live == []
+
+
+def test_a_resume_without_the_chiefs_host_fetches_what_a_worker_wrote_that_goes_too(monkeypatch):
+    """Without a spare host, the workers of the other host get the first numbers."""
+    tables = {"a": {"workers": 1}, "b": {"ps": 1, "workers": 2}, "c": {}}
+    monkeypatch.setattr(any_order, "TABLES", tables)
+    machine = AnyOrder()
+    machine.start("A", None)
+    (work(machine, "b", "worker-2") / "r.csv").write_text("2\n")
+    machine.break_host("a", "cut")
+    (run,) = machine.runs
+    done = machine.tf("A", "resume", "--without", "a", "--run", run)
+    assert done.code == 0, done.text
+    live = machine.simulation.live_tasks(run, left_out=["a"])
+    assert live == {"ps:0": "b", "worker:0": "b", "worker:1": "b"}
+    outputs = machine.controllers["A"] / "runs" / run / "outputs"
+    assert [*outputs.rglob("*.csv")] == [outputs / "worker-2/r.csv"]
+    machine.teardown()
+
+
+def test_a_file_that_becomes_a_folder_is_collected_and_survives_a_resume(machine):
+    machine.start("A", None)
+    model = work(machine, "b", "chief-0") / "model"
+    model.write_text("1\n")
+    machine.collect("A", None)
+    model.unlink()
+    model.mkdir()
+    (model / "weights.bin").write_text("2\n")
+    machine.stop("A", None)
+    machine.resume("A", None, without="")
+    assert (model / "weights.bin").read_text() == "2\n"
+    machine.collect("A", None)
+    outputs = machine.controllers["A"] / "runs" / machine.runs[0] / "outputs"
+    assert (outputs / "model/weights.bin").read_text() == "2\n"
+
+
+def test_a_name_of_the_chief_that_another_tasks_outputs_have_is_named_and_not_fetched(machine):
+    machine.start("A", None)
+    for host, task, name in (("b", "chief-0", "worker-0/m.csv"), ("a", "worker-0", "m.csv")):
+        file = work(machine, host, task) / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(task)
+    (run,) = machine.runs
+    done = machine.tf("A", "collect", "--run", run)
+    stored = machine.controllers["A"] / "runs" / run / "outputs/worker-0/m.csv"
+    assert (done.code, stored.read_text()) == (0, "worker-0")
+    assert "worker-0/m.csv" in done.text
+    assert "the outputs of another task have this name on the controller" in done.text
 
 
 def test_a_run_that_another_controller_continues_on_other_hosts_is_stopped(machine):

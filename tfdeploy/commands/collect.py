@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfdeploy.commands.trials import list_trials
+from tfdeploy.commands.trials import trials_of
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import answers_of, errors_of, unless_deleted
@@ -23,7 +23,7 @@ from tfdeploy.results.checkpoints import (
     fetch_checkpoints,
 )
 from tfdeploy.results.merged import merge_outputs
-from tfdeploy.results.outputs import Outputs, fetch_outputs
+from tfdeploy.results.outputs import Outputs, fetch_outputs, keep_all
 from tfdeploy.results.run_folder import EVENTS, disk_errors, exclusive
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ def collect_reachable(
     chief, selected = run.plan.chief, select_placements(run.plan, tasks, on)
     of_chief = chief in selected
 
-    has_trials = bool(run.inventory.trials.points)
-    keeps = list_trials(fleet, run).keeps if has_trials and not every else lambda path: True
+    trials = trials_of(fleet, run)
+    keeps = partial(trials.keeps, every=every) if trials else keep_all
 
     def fetch(agent: Agent) -> HostResults:
         placements = [placement for placement in selected if placement.host == agent.host]
@@ -133,7 +133,7 @@ def collect_reachable(
         errors=(*errors_of(outcomes), *unmerged),
         chief_answered=checkpoints is not None or not of_chief,
         flags=run.flags,
-        of_chief=of_chief and not has_trials,
+        of_chief=of_chief and trials is None,
     )
 
 
@@ -182,7 +182,7 @@ def _fetch(
     agent: Agent,
     run: Run,
     placements: Sequence[Placement],
-    keeps: Callable[[str], bool],
+    keeps: Callable[[str, str], bool],
     *,
     every: bool,
 ) -> HostResults:

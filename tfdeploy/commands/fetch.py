@@ -90,7 +90,7 @@ def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[st
         fetched, failed = run_alone(
             agent, lambda pipeline: fetch_units(pipeline, request, safe, incoming, dest)
         )
-    unsafe = [unit.path for unit in units if unit not in safe]
+    unsafe = [unit.path for unit in units if not is_safe(unit)]
     why = {**dict.fromkeys(unsafe, "its name is not allowed on the controller"), **failed}
     sizes = {unit.path: unit.size for unit in units}
     return FetchResult(

@@ -134,7 +134,7 @@ def resume(
             with old_fleet.cancellation.delayed():
                 stopped = stop(old_fleet, remaining, silent=True)
             stop_s = time.monotonic() - started_at
-            _collect_removed(old_fleet, remaining, new)
+            _collect_removed(old_fleet, old, new)
             source = handover.hand_over_checkpoint(fleet, old, new)
             files = tuple(handover.hand_over_outputs(fleet, old, new))
             watcher = StartWatcher(on_report=on_report, waiting=waiting)
@@ -215,13 +215,20 @@ def _named(left_out: Callable[[], tuple[TfdeployError, ...]]) -> Iterator[None]:
         raise_all([error, *left_out()])
 
 
-def _collect_removed(fleet: Fleet, remaining: Run, new: Run) -> None:
-    """Fetch the results of tasks that the run will not have any more: its record does not name
-    them then."""
-    kept = {placement.task for placement in new.plan.placements}
-    removed = [str(p.task) for p in remaining.plan.placements if p.task not in kept]
+def _collect_removed(fleet: Fleet, old: Run, new: Run) -> None:
+    """Fetch the results of tasks that the run will not have any more where they are, on hosts that
+    stay: its record does not name them then. The chief's are handed over, those of trials are not
+    fetched of each slot."""
+    kept = {(p.task, p.host) for p in new.plan.placements}
+    removed = [
+        str(p.task)
+        for p in old.plan.placements
+        if p != old.plan.chief and p.host not in new.left_out and (p.task, p.host) not in kept
+    ]
+    if not removed or old.inventory.trials.points:
+        return
     with suppress(RunDeleted):  # then it continues from what was collected
-        for error in collect_reachable(fleet, remaining, tasks=removed).errors if removed else ():
+        for error in collect_reachable(fleet, old, tasks=removed).errors:
             warnings.warn(f"results of {', '.join(removed)} were not fetched: {error}", Note, 2)
 
 

@@ -101,7 +101,7 @@ class RunSummary:
     results: int = 0
     """The number of files that it has written."""
     results_collected: int = 0
-    """The number of those whose newest version is on the controller."""
+    """The number of those of which every version that a host has is on the controller."""
     elsewhere: tuple[SavedElsewhere, ...] = ()
     """What it has written outside of its folder, and `fetch` has not fetched."""
     release: str = ""
@@ -211,7 +211,8 @@ def _summarize(
     current = [run for run in newest_last if run.launch == newest_last[-1].launch]
     tasks = {task: state for run in current for task, state in run.tasks.items()}
     chief = newest_last[-1].chief
-    in_folder = [result for result in results if not result.outside]
+    in_folder = {(r.task, r.path) for r in results if not r.outside}
+    only_on_hosts = {(r.task, r.path) for r in results if not (r.outside or r.collected)}
     outside = [result for result in results if result.outside and not result.collected]
     # The chief's host may be gone, or its disk read-only, so that its end is not recorded there.
     ends = [(chief, run.chief_end) for run in current if run.chief_end]
@@ -225,8 +226,8 @@ def _summarize(
         bytes=sum(run.bytes for run in parts.values()),
         recorded=(folder / "run.json").is_file(),
         collected=(folder / "checkpoints" / "checkpoint").is_file(),
-        results=len({(result.task, result.path) for result in in_folder}),
-        results_collected=len({(r.task, r.path) for r in in_folder if r.collected}),
+        results=len(in_folder),
+        results_collected=len(in_folder - only_on_hosts),
         elsewhere=tuple(SavedElsewhere(r.task, r.host, r.path, exists=True) for r in outside),
         release=newest_last[-1].release,
         **_read_labels(folder),

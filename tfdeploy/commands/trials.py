@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.errors import RunError, TfdeployError
@@ -92,13 +93,22 @@ class TrialsResult:
         ended = (t for t in self.trials if t.state in (SUCCEEDED, BAD) and t.value is not None)
         return next((trial.number for trial in ended), None)
 
-    def keeps(self, path: str) -> bool:
-        """Return whether a file that a slot wrote is fetched: all of the best trial's, or without
-        an objective of all trials, and of others their logs and scalars."""
+    def keeps(self, task: str, path: str, *, every: bool = False) -> bool:
+        """Return whether a file that a slot wrote is fetched: all of the best trial's, with `every`
+        or without an objective of all trials, and of others their logs and scalars. What an older
+        attempt left in another slot is not."""
         found = OF_TRIAL.match(path)
-        if not found or not self.objective or SCALARS.match(path):
+        trial = self._by_number.get(int(found[1])) if found else None
+        if trial is None:
             return True
-        return int(found[1]) == self.best
+        if trial.host and trial.task != task:
+            return False
+        is_scalar = bool(SCALARS.match(path))
+        return every or not self.objective or is_scalar or trial.number == self.best
+
+    @cached_property
+    def _by_number(self) -> Mapping[int, Trial]:
+        return {trial.number: trial for trial in self.trials}
 
 
 def plan_trials(inventory: Inventory, given: Mapping[str, Any]) -> Inventory:

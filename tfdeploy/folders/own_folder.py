@@ -239,7 +239,22 @@ class OwnFolder:
                 os.replace(fresh, last, src_dir_fd=other, dst_dir_fd=other)
 
     def move(self, name: str, to: OwnFolder) -> None:
-        """Move a file or a folder to the same name in another folder, in place of what has it."""
+        """Move a file or a folder to the same name in another folder, in place of what has it, or
+        of a regular file that has the name of a folder above it."""
+        try:
+            self._move(name, to)
+        except NotADirectoryError:
+            to._remove_file_above(name)
+            self._move(name, to)
+
+    def _remove_file_above(self, name: str) -> None:
+        parts = parts_below(name)
+        paths = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+        for path in filter(self.stat, paths):
+            self.remove(path)
+            return
+
+    def _move(self, name: str, to: OwnFolder) -> None:
         with (
             self._above(name) as (own, last),
             to._above(name, make=True) as (other, _),

@@ -29,10 +29,11 @@ def with_counts(
 ) -> Inventory:
     """Return the inventory with other numbers of tasks; `counts` maps "ps" and "workers" to them.
 
-    The first tasks of a job stay on their hosts and keep their numbers. Each further one goes to
-    the host that runs the fewest of them and has a port and GPUs left: one of `on`, or else one
-    that runs the job or has no task. Without `on` no spare host is used, and no host without GPUs
-    for workers with GPUs. Raises PlanError if the tasks don't fit.
+    The first tasks of a job stay on their hosts. Each further one goes to the host that runs the
+    fewest of them and has a port and GPUs left: one of `on`, or else one that runs the job or has
+    no task. Numbers follow the order of the hosts, so those of later hosts may change. Without `on`
+    no spare host is used, and no host without GPUs for workers with GPUs. Raises PlanError if the
+    tasks don't fit.
     """
     select_hosts([host.name for host in inventory.hosts], on)  # refuses unknown ones
     hosts = {

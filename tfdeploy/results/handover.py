@@ -7,6 +7,7 @@ and other files that a script looks for when it starts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfdeploy.hosts import parallel
@@ -19,6 +20,7 @@ from tfdeploy.results.outputs import fetch_outputs, list_outputs
 from tfdeploy.results.run_folder import (
     disk_errors,
     exclusive,
+    folders_of_others,
     outputs_folder,
     read_state,
     task_request,
@@ -44,7 +46,7 @@ from tfdeploy.shared.protocol.outputs import (
 from tfdeploy.shared.units import Unit, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
@@ -197,15 +199,31 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
         for host in checkpoint_hosts(fleet, old, new):
             _fetch_replicas(fleet.agents[host], old, folder)
     with disk_errors(agent):
-        stored = _units_on_controller(old, new, folder)
-        sent = [
-            unit
-            for unit in stored
-            if unit.path not in present or (moved and unit.mtime_ns > present[unit.path].mtime_ns)
-        ]
+        sent = _missing(_units_on_controller(old, new, folder), present, moved=moved)
         if sent:
             _deliver(agent, new, folder, sent)
     return sorted({*present, *(unit.path for unit in sent)})
+
+
+def _missing(stored: Iterable[Unit], present: Mapping[str, Unit], *, moved: bool) -> list[Unit]:
+    """Return the `stored` units that a chief lacks. For one that has `moved`, what is there may be
+    older. On the host of one that has not, a file may have become a folder, or a folder a file."""
+    if moved:
+        return [
+            unit
+            for unit in stored
+            if unit.path not in present or unit.mtime_ns > present[unit.path].mtime_ns
+        ]
+    taken = {*present}.union(*map(_folders_above, present))
+    return [
+        unit
+        for unit in stored
+        if unit.path not in taken and present.keys().isdisjoint(_folders_above(unit.path))
+    ]
+
+
+def _folders_above(path: str) -> list[str]:
+    return [folder.as_posix() for folder in PurePosixPath(path).parents]
 
 
 def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
@@ -230,13 +248,13 @@ def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
 
 def _units_on_controller(old: Run, new: Run, folder: OwnFolder) -> Iterator[Unit]:
     """Yield the chief's units on the controller, under the paths that its script uses."""
-    other_tasks = {p.task.file_name for p in (*old.plan.placements, *new.plan.placements)}
+    of_old, of_new = (folders_of_others(run, run.plan.chief) for run in (old, new))
     training = new.inventory.training
     wanted = training.outputs_of(new.plan.chief.task.job, is_chief=True)
     paths = (*wanted, training.checkpoint_dir)
     absolute = [path.strip("/") + "/" for path in paths if path.startswith("/")]
     for unit in Walk().units(str(folder.checked()), ""):
-        if unit.path.partition("/")[0] in other_tasks:
+        if unit.path.partition("/")[0] in of_old | of_new:
             continue
         root = "/" if f"{unit.path}/".startswith(tuple(absolute)) else ""
         yield Unit(root + unit.path, unit.kind, {root + p: s for p, s in unit.files.items()})

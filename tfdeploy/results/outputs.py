@@ -17,6 +17,7 @@ from tfdeploy.results.run_folder import (
     checkpoint_dir,
     checkpoint_outputs,
     exclusive,
+    folders_of_others,
     outputs_folder,
     task_request,
 )
@@ -137,20 +138,25 @@ class Outputs:
         )
 
 
+def keep_all(task: str, path: str) -> bool:
+    """Return True: each path of each task is fetched."""
+    return True
+
+
 def fetch_outputs(
     pipeline: Pipeline,
     run: Run,
     placement: Placement,
-    keeps: Callable[[str], bool] = lambda path: True,
+    keeps: Callable[[str, str], bool] = keep_all,
 ) -> Steps[Outputs]:
-    """Fetch what one task wrote, without the paths that `keeps` refuses. Raises as `FileFetch`
-    does, and OSError."""
-    agent = pipeline.agent
+    """Fetch what one task wrote, without the paths that `keeps` refuses for it. Raises as
+    `FileFetch` does, and OSError."""
+    agent, task = pipeline.agent, str(placement.task)
     listed = pipeline.send(_listing(run, placement), HOLD_TIMEOUT_S)
     yield
     answer = listed.answer()
     dest = outputs_folder(run, placement)
-    units = [unit for unit in parse_units(agent, answer.outputs) if keeps(unit.path)]
+    units = [unit for unit in parse_units(agent, answer.outputs) if keeps(task, unit.path)]
     selected, skipped = _select(run, placement, units)
     if placement == run.plan.chief:
         link_checkpoints(run, [unit for unit in selected if not is_in(unit, dest)])
@@ -164,9 +170,9 @@ def fetch_outputs(
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
     sizes = {unit.path: unit.size for unit in units}
     return replace(
-        _left_on_host(agent.host, str(placement.task), answer, why, sizes),
-        fetched=_as_outputs(str(placement.task), dest, fetched),
-        unchanged=_as_outputs(str(placement.task), dest, unchanged),
+        _left_on_host(agent.host, task, answer, why, sizes),
+        fetched=_as_outputs(task, dest, fetched),
+        unchanged=_as_outputs(task, dest, unchanged),
     )
 
 
@@ -236,9 +242,12 @@ def _select(run: Run, placement: Placement, units: list[Unit]) -> tuple[list[Uni
         limit = f"{limit_mb} MB are fetched of a task if [training.{job}] has no outputs"
     free = limit_mb * MEGA
     selected, skipped = [], {}
+    others = folders_of_others(run, placement)
     for unit in units:
         if not is_safe(unit):
             skipped[unit.path] = "its name is not allowed on the controller"
+        elif unit.path.partition("/")[0] in others:
+            skipped[unit.path] = "the outputs of another task have this name on the controller"
         elif unit.size > free:
             skipped[unit.path] = limit
         else:

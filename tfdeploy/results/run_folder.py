@@ -71,6 +71,13 @@ def outputs_folder(run: Run, placement: Placement) -> OwnFolder:
     return folder if is_first else folder / placement.task.file_name
 
 
+def folders_of_others(run: Run, placement: Placement) -> set[str]:
+    """Return the names in a task's `outputs_folder` that are the folders of other tasks."""
+    if placement != run.plan.chief or run.inventory.trials.points:
+        return set()
+    return {p.task.file_name for p in run.plan.placements if p != placement}
+
+
 def checkpoint_outputs(run: Run) -> OwnFolder:
     """Return where the files of the chief's checkpoint_dir are stored as outputs. Raises
     OSError."""

@@ -95,7 +95,7 @@ def _folders_on_controller(
 ) -> list[OwnFolder]:
     """Return where a collect, or a fetch, stores a unit."""
     task = Task.parse(answer.task).file_name
-    own = "" if answer.is_chief else task
+    own = "" if answer.is_chief or answer.slot else task
     if unit.kind == CHECKPOINT:
         return [run_folder / "checkpoints"]
     collected = "events" if unit.kind == EVENTS else "outputs"

@@ -59,8 +59,10 @@ def is_in_or_newer(unit: Unit, folder: OwnFolder) -> bool:
 
 
 def parse_units(agent: Agent, answers: Sequence[OutputUnit]) -> list[Unit]:
-    """Return the units that a host listed. Raises AgentError if one is invalid."""
-    return [_parse_unit(agent.host, answer) for answer in answers]
+    """Return the units that a host listed, each once: one may be in several of the folders that
+    were looked through. Raises AgentError if one is invalid."""
+    units = [_parse_unit(agent.host, answer) for answer in answers]
+    return [*{unit.path: unit for unit in units}.values()]
 
 
 def local_path(path: str) -> str:

@@ -21,8 +21,10 @@ MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 ORBAX = ("_CHECKPOINT_METADATA", "_METADATA")
 SKIPPED_FOLDER = re.compile(r"__pycache__$|.*\.orbax-checkpoint-tmp")
 # A Saver writes model.ckpt-7_temp/part-00000-of-00001.index, and moves the parts when all are
-# complete. Source: tensorflow/python/training/saver.py, BaseSaverBuilder._AddShardedSaveOps.
-TEMPORARY, PART = "_temp", re.compile(r"part(-\d+-of-\d+|$)")
+# complete. Sources: tensorflow/python/training/saver.py, BaseSaverBuilder._AddShardedSaveOps;
+# tensorflow/core/util/tensor_bundle/tensor_bundle.cc, BundleWriter.
+TEMPORARY = "_temp"
+PART = re.compile(r"part(-\d+-of-\d+)?\.(index|data-\d+-of-\d+)(\.tempstate\d+)?")
 
 
 def is_folder(kind: str) -> bool:
@@ -127,7 +129,8 @@ def _is_temporary_folder(entry: os.DirEntry[str]) -> bool:
     if SKIPPED_FOLDER.match(entry.name):
         return True
     try:
-        return entry.name.endswith(TEMPORARY) and all(map(PART.match, os.listdir(entry.path)))
+        names = os.listdir(entry.path) if entry.name.endswith(TEMPORARY) else ["other"]
+        return all(map(PART.fullmatch, names))
     except OSError:  # the walk into it says why
         return False
 

@@ -16,8 +16,8 @@ from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.results.fetch import check_free_space
 from tfdeploy.results.run_folder import disk_errors
-from tfdeploy.results.units import fetch_units
-from tfdeploy.shared.protocol.outputs import HashedFile, HeldUnit, HeldUnits
+from tfdeploy.results.units import fetch_units, parse_units
+from tfdeploy.shared.protocol.outputs import HashedFile, HeldUnit, HeldUnits, OutputUnit
 from tfdeploy.shared.units import Unit
 from tfdeploy.transport.local import LocalTransport
 
@@ -91,3 +91,10 @@ def test_what_an_interrupted_fetch_left_takes_no_space_again(agent, tmp_path, mo
     check_free_space(agent, OwnFolder.at(tmp_path), {"model": 8})
     with pytest.raises(TransferFailed, match="GB free"):
         check_free_space(agent, OwnFolder.at(tmp_path), {"model": 8, "other": 1})
+
+
+def test_a_unit_that_is_listed_in_two_folders_is_fetched_once(agent):
+    unit = OutputUnit(
+        path="/scratch/a", kind="file", size=1, mtime_ns=2, files=[("/scratch/a", 1, 2)]
+    )
+    assert parse_units(agent, [unit, unit]) == [Unit("/scratch/a", "file", {"/scratch/a": (1, 2)})]

@@ -45,7 +45,16 @@ def test_the_smallest_value_may_be_best(result):
 def test_all_files_of_the_best_one_are_fetched_and_scalars_and_logs_of_others(result):
     found = result(record(0, SUCCEEDED, 0.5), record(1, SUCCEEDED, 0.6))
     paths = ("trials/1/model.bin", "trials/0/model.bin", "trials/0/log.csv", "trials/0.log")
-    assert [found.keeps(path) for path in paths] == [True, False, True, True]
+    assert [found.keeps("worker:0", path) for path in paths] == [True, False, True, True]
+    assert all(found.keeps("worker:0", path, every=True) for path in paths)
+
+
+def test_what_an_older_attempt_left_in_another_slot_is_not_fetched(result):
+    found = result(record(0, FAILED), TrialRecord(0, 2, SUCCEEDED, "worker:0", value=0.5))
+    for every in (False, True):
+        assert found.keeps("worker:0", "trials/0/model.bin", every=every)
+        assert not found.keeps("worker:1", "trials/0/model.bin", every=every)
+        assert found.keeps("worker:1", "notes.txt", every=every)
 
 
 def test_a_column_for_reasons_is_shown_if_there_is_any(result, capsys):

@@ -111,6 +111,14 @@ def test_a_file_or_a_folder_takes_the_place_of_another(folder, there, moved):
     assert os.listdir(dest.path) == ["model"]
 
 
+def test_a_file_gives_way_to_a_folder_of_its_name(folder):
+    """The program has replaced its file `model` by a folder."""
+    folder.write("dest/model", [b"old"])
+    folder.write("incoming/model/a/part", [b"new"])
+    (folder / "incoming").move("model/a/part", folder / "dest")
+    assert (folder.path / "dest/model/a/part").read_text() == "new"
+
+
 def test_what_can_not_be_replaced_stays(folder):
     folder.write("dest/model/part", [b"old"])
     with pytest.raises(FileNotFoundError):

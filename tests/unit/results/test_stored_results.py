@@ -14,11 +14,11 @@ from tfdeploy.shared.protocol.outputs import OutputUnit, TaskResults
 CHECKPOINT = "model.ckpt-7"
 
 
-def on_host(kind, path, mtime_ns, *, replica=False):
-    """Return a host that has one file of 3 bytes of the chief of run "r"."""
+def on_host(kind, path, mtime_ns, *, replica=False, slot=False):
+    """Return a host that has one file of 3 bytes of the chief of run "r", or of another `slot`."""
     files = [(path, 3, mtime_ns)]
     unit = OutputUnit(path=path, kind=kind, size=3, mtime_ns=mtime_ns, files=files)
-    answer = TaskResults("r", "worker:0", True, [unit], [], "", replica)
+    answer = TaskResults("r", "worker:0", not slot, [unit], [], "", replica, slot=slot)
     return SimpleNamespace(host="a", stream=lambda request, silence_s: iter([answer]))
 
 
@@ -39,6 +39,15 @@ def test_only_a_replica_may_be_older_than_the_controllers_file(
     os.utime(file, ns=(on_controller, on_controller))
     assert is_collected(on_host("file", "history.csv", 5), tmp_path) is own
     assert is_collected(on_host("file", "history.csv", 5, replica=True), tmp_path) is of_replica
+
+
+def test_the_results_of_all_slots_of_trials_are_together(tmp_path):
+    file = tmp_path / "r/outputs/trials/7/model.keras"
+    file.parent.mkdir(parents=True)
+    file.write_text("abc")
+    os.utime(file, ns=(5, 5))
+    assert is_collected(on_host("file", "trials/7/model.keras", 5, slot=True), tmp_path)
+    assert not is_collected(on_host("file", "trials/7/model.keras", 6, slot=True), tmp_path)
 
 
 def test_a_later_checkpoint_on_the_controller_counts_only_if_it_is_complete(tmp_path):

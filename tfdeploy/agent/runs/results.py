@@ -58,6 +58,7 @@ def _of_task(run: str, task: str, task_dir: str, launch: Launch) -> TaskResults:
         listing.special_files(walk, task_dir, launch),
         walk.incomplete,
         elsewhere=[SavedPath(path, exists=True) for path in elsewhere[:MAX_PATHS]],
+        slot=bool(launch.trials.points),
     )
 
 

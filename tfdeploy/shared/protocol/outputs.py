@@ -289,7 +289,8 @@ class ResultsAnswer(Message):
 class TaskResults(ResultsAnswer):
     """What a task of a run has written in the run's folder; a `replica` counts as the
     chief's. `incomplete` says why there may be more, "" if all is listed. `elsewhere` is what it
-    wrote outside of the run's folder and of those that are fetched, None from an older agent."""
+    wrote outside of the run's folder and of those that are fetched, None from an older agent. Those
+    of a `slot` of trials are stored with those of all others."""
 
     run: str
     task: str
@@ -299,6 +300,7 @@ class TaskResults(ResultsAnswer):
     incomplete: str
     replica: bool = False
     elsewhere: Optional[List[SavedPath]] = None
+    slot: bool = False
 
 
 class ListResults(Request[ResultsAnswer]):

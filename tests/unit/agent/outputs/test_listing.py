@@ -108,8 +108,11 @@ def test_a_saved_model_or_orbax_folder_is_one_unit(work, file, kind):
 
 def test_only_folders_of_savers_are_temporary_and_no_file_is(work):
     write(work, "model.ckpt-7_temp/part-00000-of-00001.index", "__pycache__/a.pyc")
+    write(work, "model.ckpt-8_temp/part-00000-of-00001.data-00000-of-00001.tempstate123")
     write(work, "daily_temp/max.csv", "peak_temp", "notes.orbax-checkpoint-tmp")
+    write(work, "words_temp/part-00000-of-00010", "words_temp/part-00001-of-00010.csv")
     found = ["daily_temp/max.csv", "notes.orbax-checkpoint-tmp", "peak_temp"]
+    found += ["words_temp/part-00000-of-00010", "words_temp/part-00001-of-00010.csv"]
     assert sorted(list_outputs()) == found
 
 
