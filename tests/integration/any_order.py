@@ -112,9 +112,10 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(controller=CONTROLLERS, kill=KILLS, yes=st.booleans())
     def prune(self, controller: str, kill: int | None, yes: bool) -> None:
-        before = {path: self._is_on_controller(path) for path in self.written}
+        there = [path for path in self.written if path.exists()]
+        before = {path: self._is_on_controller(path) for path in there}
         done = self.tf(controller, "prune", "--keep", "0", *["--yes"] * yes, kill=kill)
-        gone = [path for path in self.written if not path.exists()]
+        gone = [path for path in there if not path.exists()]
         if done.code == 2:
             assert not gone, f"it refused, and deleted {gone}"
         if yes:
