@@ -1,6 +1,7 @@
 """Fuzz, then repeat the fault tests until HOURS are over; write docs/soak.md (`make soak`).
 
     python tests/soak.py HOURS SETS
+    python tests/soak.py again         # the parts of a whole soak that found what is mended now
 
 The last round of faults runs to its end. Exit with 1 if any test failed; tests/.failed/ has the
 evidence.
@@ -19,6 +20,10 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "soak.md"
@@ -55,16 +60,7 @@ class Part:
 def main(hours: float, sets: str) -> int:
     end, share = time.monotonic() + hours * 3600, min(1.0, hours)
     faults = ["-n", sets, "--dist", "loadgroup", "--no-loadscope-reorder", "tests/faults"]
-    first = [
-        (EXAMPLES_A_TEST, "fuzzing, {} new examples a test", FUZZING, "TFDEPLOY_FUZZ"),
-        (SEQUENCES, "any order, {} new sequences", ANY_ORDER, "TFDEPLOY_FUZZ_SEQUENCES"),
-        (OF_PROCESSES, "any order with real processes, {} new sequences", PROCESSES,
-         "TFDEPLOY_FUZZ_PROCESS_SEQUENCES"),
-    ]  # fmt: skip
-    parts = []
-    for full, name, words, variable in first:
-        count = round(full * share)
-        parts.append(_run(name.format(f"{count:,}"), PATIENT + words, {variable: str(count)}))
+    parts = [_run(*each) for each in _of_new_examples(share)]
     parts.append(_attack(round(INPUTS_A_KIND * share)))
     rounds = 0
     while not rounds or time.monotonic() < end:
@@ -73,6 +69,31 @@ def main(hours: float, sets: str) -> int:
         RESULT.write_text(_page(parts))
     RESULT.write_text(_page(parts))
     return any(part.failed for part in parts)
+
+
+def again() -> int:
+    """Run the parts of new examples again in which a whole soak has found a failure, and replace
+    their rows."""
+    lines, failed = RESULT.read_text().splitlines(), False
+    for name, words, variables in _of_new_examples(1.0):
+        for number, line in enumerate(lines):
+            if line.startswith(f"| {name}") and "| none |" not in line:
+                part = _run(f"{name}, again after a mend", words, variables)
+                lines[number], failed = _row(part), failed or bool(part.failed)
+    RESULT.write_text("\n".join([*lines, ""]))
+    return failed
+
+
+def _of_new_examples(share: float) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Yield name, words of pytest and variables of the parts whose examples are drawn anew."""
+    for full, name, words, variable in (
+        (EXAMPLES_A_TEST, "fuzzing, {} new examples a test", FUZZING, "TFDEPLOY_FUZZ"),
+        (SEQUENCES, "any order, {} new sequences", ANY_ORDER, "TFDEPLOY_FUZZ_SEQUENCES"),
+        (OF_PROCESSES, "any order with real processes, {} new sequences", PROCESSES,
+         "TFDEPLOY_FUZZ_PROCESS_SEQUENCES"),
+    ):  # fmt: skip
+        count = round(full * share)
+        yield name.format(f"{count:,}"), PATIENT + words, {variable: str(count)}
 
 
 def _attack(inputs: int) -> Part:
@@ -104,12 +125,13 @@ def _run(name: str, words: list[str], variables: dict[str, str]) -> Part:
 def _page(parts: list[Part]) -> str:
     end, version = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", metadata.version("tensorflow-cpu")
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, TensorFlow {version}"
-    rows = [
-        f"| {part.name} | {part.tests} | {', '.join(part.failed) or 'none'} | {part.minutes:.0f} |"
-        for part in parts
-    ]
-    return "\n".join([*HEAD, f"Ended {end} on {machine}.", "", *TABLE, *rows, ""])
+    return "\n".join([*HEAD, f"Ended {end} on {machine}.", "", *TABLE, *map(_row, parts), ""])
+
+
+def _row(part: Part) -> str:
+    failed = ", ".join(part.failed) or "none"
+    return f"| {part.name} | {part.tests} | {failed} | {part.minutes:.0f} |"
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), sys.argv[2]))
+    sys.exit(again() if sys.argv[1:] == ["again"] else main(float(sys.argv[1]), sys.argv[2]))
