@@ -9,11 +9,12 @@ import os
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from support.projects import toml
 
 from integration import any_order
 from integration.any_order import STEPS, AnyOrder
 from tfdeploy import run as runs
-from tfdeploy.commands import prune
+from tfdeploy.commands import prune, resume
 
 SOAK = "TFDEPLOY_FUZZ_SEQUENCES"  # the number of sequences of a soak, which are others each time
 SEQUENCES, SEQUENCES_A_TEST = int(os.environ.get(SOAK, "300")), 1000
@@ -127,6 +128,53 @@ def test_a_name_of_the_chief_that_another_tasks_outputs_have_is_named_and_not_fe
     assert (done.code, stored.read_text()) == (0, "worker-0")
     assert "worker-0/m.csv" in done.text
     assert "the outputs of another task have this name on the controller" in done.text
+
+
+def test_a_stop_names_a_host_that_was_left_out_and_is_not_in_hosts_toml_any_more(machine):
+    machine.start("A", None)
+    machine.break_host("b", "cut")
+    (run,) = machine.runs
+    assert machine.tf("A", "resume", "--without", "b", "--run", run).code == 0
+    hosts_toml = machine.controllers["A"] / "hosts.toml"
+    inventory = machine._inventory()
+    del inventory["hosts"]["b"]
+    hosts_toml.write_text(toml(inventory))
+    done = machine.tf("A", "stop", "--run", run)
+    assert f"all processes of run {run} on a, c have exited" in done.out
+    assert "b gave no answer" in done.out
+    hosts_toml.write_text("[[")
+    done = machine.tf("A", "stop", "--run", run)
+    assert (done.code, "STOPPED   chief:0" in done.out) == (1, True), "nothing hides what it did"
+    hosts_toml.write_text(toml(machine._inventory()))
+
+
+def test_a_refused_start_leaves_no_record_also_if_planning_took_seconds(machine, monkeypatch):
+    monkeypatch.setattr(runs, "age_s", lambda run_id: 2.5)
+    machine.break_host("b", "full")
+    assert machine.tf("A", "start").code == 1
+    assert [*(machine.controllers["A"] / "runs").glob("*/run.json")] == []
+
+
+def test_a_resumed_run_is_not_new_if_the_clock_was_set_back(machine, monkeypatch):
+    machine.start("A", None)
+    monkeypatch.setattr(runs, "age_s", lambda run_id: 0.0)
+    machine.stop("A", None)
+    machine.resume("A", None, without="")
+    launch = work(machine, "a", "worker-0").parent / "launch.json"
+    assert json.loads(launch.read_text())["age_s"] > 0
+
+
+def test_ctrl_c_before_a_scale_has_stopped_anything_says_that_the_run_may_be_as_it_was(
+    machine, monkeypatch
+):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    machine.start("A", None)
+    monkeypatch.setattr(resume, "_send_releases", interrupt)
+    done = machine.tf("A", "scale", "workers=3")
+    assert f"run {machine.runs[0]} is as it was, or stopped, perhaps in part" in done.text
+    assert (done.code, len(machine.live)) == (130, 4)
 
 
 def test_a_run_that_another_controller_continues_on_other_hosts_is_stopped(machine):

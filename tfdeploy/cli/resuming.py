@@ -55,7 +55,7 @@ def resume(
         lost_run = replace(lost_run, inventory=with_shared_gpus(lost_run.inventory))
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
-    watcher = shown_start(console)
+    watcher = shown_start(console, _interrupted(lost_run))
     with watcher.starting(), show_transfers(console, transfers):
         resumed = command.resume(
             lost_run, changes, watcher.on_report, transfers, queue=place, waiting=watcher.waiting
@@ -89,11 +89,19 @@ def scale(
     run = find_run(hosts, run_id)
     changes = _changes(run, hosts, counts, "scale", on)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
-    watcher = shown_start(console)
+    watcher = shown_start(console, _interrupted(run))
     with watcher.starting(), show_transfers(console, transfers):
         scaled = command.scale(run, changes, watcher.on_report, transfers)
     print_scaled(console, scaled)
     console.print_document(scaled)
+
+
+def _interrupted(run: Run) -> str:
+    """Return what Ctrl-C says: nothing was stopped yet, or tasks were, and perhaps not all."""
+    return (
+        f"interrupted: run {run.id} is as it was, or stopped, perhaps in part: tfdeploy status "
+        f"{run.flags} shows it, tfdeploy resume {run.flags} continues it"
+    )
 
 
 def _changes(

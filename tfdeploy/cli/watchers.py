@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
 
 
-def shown_start(console: Console) -> StartWatcher:
-    """Return functions that print a push and a start. Ctrl-C exits with what it has interrupted."""
+STOPPED = "interrupted before all tasks were READY: those that had started were stopped"
+
+
+def shown_start(console: Console, interrupted: str = STOPPED) -> StartWatcher:
+    """Return functions that print a push and a start. Ctrl-C exits with the text `interrupted`."""
     return StartWatcher(
         moving=partial(progress.show_transfers, console),
         on_wait=console.print_waiting,
@@ -28,20 +31,18 @@ def shown_start(console: Console) -> StartWatcher:
         on_built=partial(plan_output.print_environments, console),
         on_notes=console.print_notes,
         on_report=partial(run_events.print_report, console),
-        starting=partial(_exit_at_ctrl_c, console),
+        starting=partial(_exit_at_ctrl_c, console, interrupted),
         waiting=partial(run_events.wait_progress, console),
     )
 
 
 @contextmanager
-def _exit_at_ctrl_c(console: Console) -> Iterator[None]:
+def _exit_at_ctrl_c(console: Console, interrupted: str) -> Iterator[None]:
     """What had started is stopped before this sees the exception."""
     try:
         yield
     except KeyboardInterrupt:
-        console.print_interrupted(
-            "interrupted before all tasks were READY: those that had started were stopped"
-        )
+        console.print_interrupted(interrupted)
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -152,7 +152,9 @@ def launch(
     running, because hosts have refused it, no record is left.
     """
     secret, values = secrets.token_hex(32), secret_values(run.inventory)
-    age_s = runs.age_s(run.id) if run.starts else 0.0
+    is_new = not run.starts
+    # A clock that was set back must not make a run new that is resumed.
+    age_s = 0.0 if is_new else max(1.0, runs.age_s(run.id))
     submitted, priority = 0, 0
     if queue:
         run, submitted = _submit(fleet, run)
@@ -172,7 +174,7 @@ def launch(
     try:
         with (
             closing(Launching(fleet, run, launches_on)) as launching,
-            _stopped_at_failure(fleet, run, launching),
+            _stopped_at_failure(fleet, run, launching, is_new=is_new),
         ):
             answers = launching.start_hosts()
             sick = [
@@ -252,9 +254,12 @@ def with_free_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory
 
 
 @contextmanager
-def _stopped_at_failure(fleet: Fleet, run: Run, launching: Launching) -> Iterator[None]:
-    """Stop all tasks if something fails. If hosts have refused to start theirs, and the others have
-    stopped, nothing runs, and no record is left; a host that was lost might still run its tasks."""
+def _stopped_at_failure(
+    fleet: Fleet, run: Run, launching: Launching, *, is_new: bool
+) -> Iterator[None]:
+    """Stop all tasks if something fails. If hosts have refused to start those of a new run, and the
+    others have stopped, nothing runs, and no record is left; a host that was lost might still run
+    its tasks."""
     try:
         yield
     except Cancelled:
@@ -264,7 +269,7 @@ def _stopped_at_failure(fleet: Fleet, run: Run, launching: Launching) -> Iterato
         hint, stop_errors = "", _try_to_stop(fleet, run)
         if launching.has_started:
             hint = _collect_logs(fleet, run)
-        elif not stop_errors and run.starts == 1 and _are_refusals(error):
+        elif not stop_errors and is_new and _are_refusals(error):
             runs.delete_record(run)
         raise_all([error, *stop_errors], hint)
 

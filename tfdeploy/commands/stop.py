@@ -199,28 +199,27 @@ def _stop_elsewhere(
 ) -> StopResult:
     """Add to what was stopped what still ran on hosts without a task of the plan. `record` is as in
     Fleet: None stops by the controller's record although a host has another one."""
-    inventory = _without_tasks_of(run, current)
-    if not inventory.hosts:
+    left = {*run.left_out} - {host.name for host in run.inventory.hosts}
+    idle = [host for host in run.inventory.hosts if host.name not in run.plan.hosts]
+    names, errors = (*(host.name for host in idle), *sorted(left)), stopped.errors
+    if not names:
         return stopped
+    try:
+        idle += [host for host in current().hosts if host.name in left] if left else []
+    except TfdeployError as error:  # the hosts that were left out can't be asked
+        errors = (*errors, error)
     request = Stop(run.inventory.project, run.id, [], others=True)
     timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S
-    with Fleet(inventory, record=record) as fleet:
+    with Fleet(run.inventory.copy_with({"hosts": tuple(idle)}), record=record) as fleet:
         outcomes = fleet.outcomes(fleet.agents, lambda agent: agent.ask(request, timeout_s).tasks)
     found = _Answers(run)
     found.take(answers := answers_of(outcomes))
-    silent = tuple(host for host in outcomes if host not in answers)
-    errors = (*stopped.errors, *found.errors, *found.live())
-    others = (*stopped.others, *found.others)
-    return replace(stopped, errors=errors, others=others, silent_hosts=silent)
-
-
-def _without_tasks_of(run: Run, current: Callable[[], Inventory]) -> Inventory:
-    """Return the inventory of the hosts that may run tasks of the run, and by its plan do not."""
-    idle = [host for host in run.inventory.hosts if host.name not in run.plan.hosts]
-    known = {host.name for host in run.inventory.hosts}
-    left = current().hosts if {*run.left_out} - known else ()
-    idle += [host for host in left if host.name in {*run.left_out} - known]
-    return run.inventory.copy_with({"hosts": tuple(idle)})
+    return replace(
+        stopped,
+        errors=(*errors, *found.errors, *found.live()),
+        others=(*stopped.others, *found.others),
+        silent_hosts=tuple(host for host in names if host not in answers),
+    )
 
 
 class _Answers:

@@ -105,6 +105,7 @@ def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnit
     deleted meanwhile."""
     task_dir = paths.task(project, run, task)
     work, held_dir = paths.work(task_dir), os.path.join(task_dir, HELD_OUTPUTS)
+    inode = os.stat(task_dir).st_ino
     held.begin(held_dir)
     try:
         held.add(held_dir, {})
@@ -115,7 +116,7 @@ def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnit
         why = "it can't be copied for the transfer: {}".format(error.strerror)
         return HeldUnits(held_dir, [], [BadUnit(unit.path, why) for unit in units])
     errors = _take_until_stable(work, held_dir, units, lock.is_live(task_dir))
-    if not os.path.exists(paths.launch(task_dir)):
+    if os.stat(task_dir).st_ino != inode:  # it was made again for what is held
         held.release(held_dir)
         raise FileNotFoundError(task_dir)
     return HeldUnits(

@@ -123,13 +123,21 @@ def test_a_run_stays_while_it_is_resumed_and_not_after_that_has_launched_its_tas
     assert remove("p", ["r"], [], []).kept == []
 
 
-def test_outputs_of_a_run_that_was_removed_meanwhile_are_not_reported_one_by_one(root):
+def test_outputs_of_a_run_that_was_removed_meanwhile_are_not_reported_one_by_one(root, monkeypatch):
     """The verb answers that the run was deleted, which needs that no folder of it is left."""
-    create_run("r", "worker:0")
-    remove("p", ["r"], [], [], by="ann")
-    with pytest.raises(FileNotFoundError):
-        hold.hold("p", "r", "worker:0", [UnitToHold("a.csv", "file", ["a.csv"])])
-    assert run_record.removal_refusal("p", "r")
+    units = [UnitToHold("a/b.csv", "file", ["a/b.csv"])]
+    folder = create_run("r", "worker:0")
+
+    def remove_now(task_dir):
+        run_record.add_removal("p", "r", "ann")
+        os.rename(folder, f"{folder}.removing")
+        return False
+
+    monkeypatch.setattr(hold.lock, "is_live", remove_now)
+    for _ in ("while they are held", "before"):
+        with pytest.raises(FileNotFoundError):
+            hold.hold("p", "r", "worker:0", units)
+        assert run_record.removal_refusal("p", "r")
 
 
 def test_a_file_with_a_hard_link_elsewhere_frees_nothing(root, tmp_path):
