@@ -1,7 +1,7 @@
 """Fuzz, then repeat the fault tests until HOURS are over; write docs/soak.md (`make soak`).
 
     python tests/soak.py HOURS SETS
-    python tests/soak.py again         # the parts of a whole soak that found what is mended now
+    python tests/soak.py again SETS    # the parts of a whole soak that found what is mended now
 
 The last round of faults runs to its end. Exit with 1 if any test failed; tests/.failed/ has the
 evidence.
@@ -38,6 +38,7 @@ SECURITY = ROOT / "docs" / "security.md"
 COUNT = "The last soak read "  # the beginning of the line that a soak writes
 ANY_ORDER = ["-n", "2", "-m", "slow", "tests/integration/test_any_order.py"]
 PROCESSES = ["-n", "2", "-m", "slow", "tests/integration/test_any_order_processes.py"]
+FAULTS, AGAIN = "faults, round ", ", again after a mend"
 HEAD = (
     "# The last soak", "",
     "`make soak HOURS=1` fuzzes with new examples, tries commands of two controllers and faults in "
@@ -59,29 +60,32 @@ class Part:
 
 def main(hours: float, sets: str) -> int:
     end, share = time.monotonic() + hours * 3600, min(1.0, hours)
-    faults = ["-n", sets, "--dist", "loadgroup", "--no-loadscope-reorder", "tests/faults"]
     parts = [_run(*each) for each in _of_new_examples(share)]
     parts.append(_attack(round(INPUTS_A_KIND * share)))
     rounds = 0
     while not rounds or time.monotonic() < end:
         rounds += 1
-        parts.append(_run(f"faults, round {rounds}", faults, {}))
+        parts.append(_run(f"{FAULTS}{rounds}", _faults(sets), {}))
         RESULT.write_text(_page(parts))
     RESULT.write_text(_page(parts))
     return any(part.failed for part in parts)
 
 
-def again() -> int:
-    """Run the parts of new examples again in which a whole soak has found a failure, and replace
-    their rows."""
-    lines, failed = RESULT.read_text().splitlines(), False
-    for name, words, variables in _of_new_examples(1.0):
-        for number, line in enumerate(lines):
-            if line.startswith(f"| {name}") and "| none |" not in line:
-                part = _run(f"{name}, again after a mend", words, variables)
-                lines[number], failed = _row(part), failed or bool(part.failed)
-    RESULT.write_text("\n".join([*lines, ""]))
-    return failed
+def again(sets: str) -> int:
+    """Run the parts of a whole soak again that have found a failure, and replace their rows."""
+    known = {name: (words, variables) for name, words, variables in _of_new_examples(1.0)}
+    lines, has_failed = RESULT.read_text().splitlines(), False
+    for number, line in enumerate(lines):
+        name = line[2:].partition(" |")[0].removesuffix(AGAIN)
+        if (name in known or name.startswith(FAULTS)) and "| none |" not in line:
+            part = _run(name + AGAIN, *known.get(name, (_faults(sets), {})))
+            lines[number], has_failed = _row(part), has_failed or bool(part.failed)
+            RESULT.write_text("\n".join([*lines, ""]))
+    return has_failed
+
+
+def _faults(sets: str) -> list[str]:
+    return ["-n", sets, "--dist", "loadgroup", "--no-loadscope-reorder", "tests/faults"]
 
 
 def _of_new_examples(share: float) -> Iterator[tuple[str, list[str], dict[str, str]]]:
@@ -134,4 +138,5 @@ def _row(part: Part) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(again() if sys.argv[1:] == ["again"] else main(float(sys.argv[1]), sys.argv[2]))
+    first, number_of_sets = sys.argv[1:]
+    sys.exit(again(number_of_sets) if first == "again" else main(float(first), number_of_sets))
