@@ -19,7 +19,9 @@ from tfdeploy.cli.options import (
     load_trials,
     open_fleet,
     parse_queue,
+    take_newer_record,
 )
+from tfdeploy.errors import OutdatedRecord, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -325,6 +327,10 @@ def _follow(
         follow = follow_resiliently if resilient else follow_to_end
         with show_transfers(console, fleet.transfers, beside_events=True):
             return follow(fleet, current_run, shown_following(console))
+    except OutdatedRecord as outdated:  # `run` once more would start another one
+        take_newer_record(outdated)
+        hint = f"to follow it: tfdeploy attach {current_run.flags}"
+        raise RunError(outdated.message, hint) from None
     except KeyboardInterrupt:
         if resilient:  # a resume may just have stopped it
             text = f"interrupted; run {current_run.id} may be partly stopped. Next:"

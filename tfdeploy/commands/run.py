@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from tfdeploy import run as runs
 from tfdeploy.commands.collect import CollectResult, collect_reachable
 from tfdeploy.commands.following.run_follow import RunEnd, Watcher, follow
 from tfdeploy.commands.resume import Changes, ResumeResult, resume
@@ -102,7 +103,8 @@ def follow_resiliently(
 def _resume_without(
     fleet: Fleet, run: Run, lost: tuple[str, ...], watcher: Watcher
 ) -> ResumeResult:
-    """Resume without the lost hosts, and without others that turn out to be unreachable."""
+    """Resume without the lost hosts, and without others that turn out to be unreachable: these are
+    left out of what the first attempt has planned, of which some hosts may have the record."""
     without = lost
     while True:
         try:
@@ -112,7 +114,9 @@ def _resume_without(
             if more <= {*without} or more >= {*run.plan.hosts} - {*without}:
                 raise
             watcher.on_interruption(error)
-            without = (*without, *sorted(more - {*without}))
+            run = runs.load(run.inventory.file, run.id)
+            known = {host.name for host in run.inventory.hosts}
+            without = tuple(h for h in (*without, *sorted(more - {*without})) if h in known)
 
 
 def finish(fleet: Fleet, run: Run, ended: RunEnd, *, every: bool = False) -> FinishedRun:

@@ -137,8 +137,11 @@ class _Progress(Listener):
         self._stopped: list[str] = []
         self._essential = {str(p.task) for p in run.plan.essential}
         self._silent: dict[str, tuple[float, HostError]] = {}
+        self._reconnected_at = -math.inf
 
     def on_back(self, host: str) -> None:
+        if self._is_cut_off():
+            self._reconnected_at = time.monotonic()
         self._silent.pop(host, None)
         self.watcher.on_back(host)
 
@@ -157,13 +160,18 @@ class _Progress(Listener):
         return {h: error for h, error in self._all_silent(patience_s).items() if h in essential}
 
     def _all_silent(self, patience_s: float) -> dict[str, HostError]:
-        """Return the hosts that have not answered for this time; none while all except this machine
-        are silent, because then the controller's own network has failed."""
-        hosts = self.run.plan.hosts
-        if len(self._silent) == sum(not self.run.inventory.host(h).is_local for h in hosts):
-            return {}
+        """Return the hosts that have not answered for this time; none while the controller is cut
+        off. After that each has the whole time again, because they return one by one."""
         before = time.monotonic() - patience_s
+        if self._is_cut_off() or self._reconnected_at >= before:
+            return {}
         return {host: error for host, (at, error) in self._silent.items() if at < before}
+
+    def _is_cut_off(self) -> bool:
+        """Return whether the controller's own network has failed: all hosts except this machine are
+        silent."""
+        hosts = self.run.plan.hosts
+        return len(self._silent) == sum(not self.run.inventory.host(h).is_local for h in hosts)
 
     def cut_off(self) -> tuple[str, ...]:
         """Return the workers that were stopped because the chief has succeeded."""

@@ -1,0 +1,51 @@
+"""What `run --resilient` does if its run was resumed, by itself or elsewhere."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from support.builders import make_run
+
+from tfdeploy import run as runs
+from tfdeploy.cli import training
+from tfdeploy.commands import run as command
+from tfdeploy.commands.following.run_follow import Watcher
+from tfdeploy.errors import OutdatedRecord, RunError, Unreachable
+from tfdeploy.hosts.byte_progress import Transfers
+from tfdeploy.output.console import Console
+
+HOSTS = "".join(f"[hosts.{name}]\nworkers = 1\n" for name in "abcd")
+FLEET = SimpleNamespace(transfers=Transfers())
+
+
+def test_a_run_that_was_resumed_elsewhere_is_not_started_a_second_time(tmp_path, monkeypatch):
+    run, taken = make_run(tmp_path, hosts=HOSTS), []
+
+    def meet_a_newer_record(*_):
+        raise OutdatedRecord("a", "run r was resumed", "", run.id, 2, run.inventory.file)
+
+    monkeypatch.setattr(command, "follow_resiliently", meet_a_newer_record)
+    monkeypatch.setattr(training, "take_newer_record", taken.append)
+    with pytest.raises(RunError, match="run r was resumed") as failed:
+        training._follow(FLEET, run, Console(), resilient=True)
+    assert failed.value.hint == f"to follow it: tfdeploy attach {run.flags}"
+    assert len(taken) == 1
+
+
+def test_a_second_attempt_continues_from_the_record_of_the_first(tmp_path, monkeypatch):
+    """Hosts that the first one has started have its record already."""
+    run = make_run(tmp_path, hosts=HOSTS)
+    newer = make_run(tmp_path, hosts=HOSTS.replace("[hosts.a]", "[hosts.e]"))
+    attempts = []
+
+    def resume(attempted, changes, *_):
+        attempts.append((attempted, changes.without))
+        if len(attempts) == 1:
+            raise Unreachable("b", "no route to host")
+        return "resumed"
+
+    monkeypatch.setattr(command, "resume", resume)
+    monkeypatch.setattr(runs, "load", lambda file, run_id: newer)
+    assert command._resume_without(FLEET, run, ("a",), Watcher()) == "resumed"
+    assert attempts == [(run, ("a",)), (newer, ("b",))]
