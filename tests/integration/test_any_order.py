@@ -14,7 +14,9 @@ from support.projects import toml
 from integration import any_order
 from integration.any_order import STEPS, AnyOrder
 from tfdeploy import run as runs
+from tfdeploy.agent.queue import places
 from tfdeploy.commands import prune, resume
+from tfdeploy.shared.protocol.record import replace
 
 SOAK = "TFDEPLOY_FUZZ_SEQUENCES"  # the number of sequences of a soak, which are others each time
 SEQUENCES, SEQUENCES_A_TEST = int(os.environ.get(SOAK, "300")), 1000
@@ -216,6 +218,26 @@ def test_a_resume_that_is_killed_at_any_change_leaves_one_record(machine, kill):
     machine.status("A")
     machine.stop("A", None)
     assert machine.live == []
+
+
+@pytest.mark.parametrize("words", [("scale", "workers=1"), ("resume", "--without", "b")])
+def test_a_run_is_not_stopped_if_another_waits_for_what_it_would_need(machine, monkeypatch, words):
+    machine.start("A", None)
+    (run,) = machine.runs
+    before = machine.live
+    others = [
+        places.Place(f"port/{port}", 99, 1, "bobs", "worker:0") for port in range(10000, 10005)
+    ]
+    monkeypatch.setattr(places, "held_places", lambda: others)
+    done = machine.tf("A", *words, "--run", run)
+    assert done.code == 1
+    assert "a run in the queue waits for port 1000" in done.err
+    assert "nothing was stopped" in done.err
+    assert "--queue" in done.err
+    assert machine.live == before
+    own = [replace(each, run=run) for each in others]
+    monkeypatch.setattr(places, "held_places", lambda: own)
+    assert machine.tf("A", *words, "--run", run).code == 0
 
 
 def test_a_resume_that_fails_names_what_may_still_run_on_a_host_that_it_left_out(machine):

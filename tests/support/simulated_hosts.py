@@ -34,7 +34,7 @@ from tfdeploy.agent.machine import grpc_health, lock, process
 from tfdeploy.agent.machine.devices import nvidia
 from tfdeploy.agent.outputs import hold, verify
 from tfdeploy.agent.preflight import reachability
-from tfdeploy.agent.queue import resources
+from tfdeploy.agent.queue import places, resources
 from tfdeploy.agent.reports import follow
 from tfdeploy.agent.runs import start, start_and_follow
 from tfdeploy.commands import start as start_command
@@ -371,6 +371,7 @@ def _replacements(simulation: Simulation) -> Iterator[tuple[object, str, object]
     yield process, "end_all", lambda *_: []
     yield start, "_fork_supervisor", simulation.supervise
     yield resources, "acquire", lambda launches, *_: (launches, {x.task: [] for x in launches})
+    yield places, "held_places", list
     yield start, "_require_lasting_session", lambda: None
     yield start_and_follow, "_refuse_without_caller", lambda: None
     yield reachability, "unfinished_tasks", unfinished

@@ -58,6 +58,7 @@ VERBS = {
     "listen_for_links": ("preflight.ListenForLinks", "preflight.links.listen_for_links"),
     "measure_link": ("preflight.MeasureLink", "preflight.links.measure_link"),
     "ports": ("preflight.Ports", "preflight.port_check.free_ports"),
+    "require_unawaited": ("preflight.RequireUnawaited", "queue.resources.require_unawaited"),
     "start": ("runs.Start", "runs.start_and_follow.start_and_follow"),
     "recorded": ("runs.ListRecords", "runs.run_record.recorded"),
     "record": ("runs.ReadRecord", "runs.run_record.record"),

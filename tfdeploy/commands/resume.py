@@ -21,6 +21,7 @@ from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import (
     Cancelled,
     CommandTimedOut,
+    LeaseConflict,
     Note,
     OutdatedRecord,
     PlanError,
@@ -35,15 +36,25 @@ from tfdeploy.errors import (
 from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
-from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.hosts.fleet import Fleet, errors_of
 from tfdeploy.planning import launch as launches
 from tfdeploy.planning import placing, replanning
 from tfdeploy.planning.replanning import describe, with_counts
 from tfdeploy.results import handover
 from tfdeploy.results.run_folder import has_end_of
 from tfdeploy.shared import parallel
+from tfdeploy.shared.protocol.preflight import RequireUnawaited
 from tfdeploy.shared.protocol.releases import FindRelease
-from tfdeploy.shared.records import BACKOFF, ENDED, QUEUED, READY, RUNNING, STARTING, SUCCEEDED
+from tfdeploy.shared.records import (
+    BACKOFF,
+    ENDED,
+    QUEUED,
+    READY,
+    RUNNING,
+    STARTING,
+    SUCCEEDED,
+    gpu_need,
+)
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
@@ -53,6 +64,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.following.launching import Waiting
     from tfdeploy.commands.start import Queue
     from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.release.snapshot import Release
     from tfdeploy.run import Run
@@ -127,6 +139,8 @@ def resume(
         new = _plan_again(fleet, inventory, old, on_other_hosts=bool(without))
         _send_releases(fleet, new)
         new = replace(new, environments=restore_environments(fleet, new))
+        if not queue:
+            _refuse_awaited(fleet, new, changes)
         # Everything that can be refused was refused by now, while the run is as it was.
         started_at = time.monotonic()
         left_out = _begin_to_stop(old_fleet, _restrict(old, new.left_out))
@@ -277,6 +291,26 @@ def _plan_again(fleet: Fleet, inventory: Inventory, old: Run, *, on_other_hosts:
         old, agent=agent, inventory=inventory, plan=plan, auto_ports=auto_ports,
         left_out=tuple(sorted(left_out)),
     )  # fmt: skip
+
+
+def _refuse_awaited(fleet: Fleet, new: Run, changes: Changes) -> None:
+    """Raise if a run in the queue waits for what the new tasks need: it takes that as soon as the
+    old ones have stopped."""
+    make = launches.maker(new.inventory, new.plan, new.names, "")
+
+    def ask(agent: Agent) -> None:
+        tasks = make(new.plan.placements_on(agent.host))
+        numbers = [port for task in tasks for port in task.leased_ports]
+        agent.ask(RequireUnawaited(new.id, numbers, gpu_need(tasks)))
+
+    errors = errors_of(fleet.outcomes(new.plan.hosts, ask))
+    counts, on = describe(changes.counts), [host.name for host in changes.on]
+    flags = [f"--without {host}" for host in changes.without]
+    flags += [f"--with {counts}"] if counts else []
+    flags += [f"--on {host}" for host in on]
+    again = " ".join(("tfdeploy resume", new.flags, *flags, "--queue"))
+    hint = f"nothing was stopped; to stop the run and wait behind it: {again}"
+    raise_all([e.with_hint(hint) if isinstance(e, LeaseConflict) else e for e in errors])
 
 
 def _send_releases(fleet: Fleet, new: Run) -> None:

@@ -120,9 +120,10 @@ def seconds_left(holder: Holder) -> Optional[float]:
     return None
 
 
-def first_places() -> Dict[str, Place]:
-    """Return the first place in the queue of each resource that somebody waits for."""
-    return {place.resource: place for place in reversed(held_places())}
+def first_places(but_of: str = "") -> Dict[str, Place]:
+    """Return the first place in the queue of each resource that a run other than `but_of` waits
+    for."""
+    return {each.resource: each for each in reversed(held_places()) if each.run != but_of}
 
 
 def held_places() -> List[Place]:

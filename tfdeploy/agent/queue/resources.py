@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Tuple
 
+from ...shared.protocol.message import Done
 from ...shared.protocol.record import replace
 from ...shared.records import GpuNeed, Launch, gpu_need
 from ..machine import gpus, leases, ports
@@ -28,7 +29,8 @@ def acquire(
     """
     need = gpu_need(launches)
     if not launches[0].submitted:
-        need = _without_awaited(launches, need, host_gpus)
+        leased = [port for launch in launches for port in launch.leased_ports]
+        need = _without_awaited(launches[0].run, leased, need, host_gpus)
     own = gpus.acquire(need, host_gpus, sick)
     try:
         launches = _with_gpus(launches, [*own], host_gpus)
@@ -46,11 +48,19 @@ def acquire(
     }
 
 
-def _without_awaited(launches: List[Launch], need: GpuNeed, host_gpus: Dict[int, str]) -> GpuNeed:
-    """Return the need without GPUs that a run in the queue waits for, if enough are left. Raises
-    Refusal if not, or if one waits for a port."""
-    awaited = places.first_places()
-    for name in [leases.port(port) for launch in launches for port in launch.leased_ports]:
+def require_unawaited(run: str, numbers: List[int], need: GpuNeed) -> Done:
+    """Answer the request of the same name. Raises Refusal."""
+    _without_awaited(run, numbers, need, vendors.resources() if need.count else {})
+    return Done()
+
+
+def _without_awaited(
+    run: str, numbers: List[int], need: GpuNeed, host_gpus: Dict[int, str]
+) -> GpuNeed:
+    """Return the need of a run without GPUs that another one in the queue waits for, if enough are
+    left. Raises Refusal if not, or if one waits for a port."""
+    awaited = places.first_places(but_of=run)
+    for name in map(leases.port, numbers):
         if name in awaited:
             raise places.awaited_refusal(awaited[name], leases.title(name))
     refused = {gpu: awaited[host_gpus[gpu]] for gpu in need.gpus if host_gpus.get(gpu) in awaited}

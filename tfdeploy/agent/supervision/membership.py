@@ -108,10 +108,13 @@ class Membership:
         """End what this process does for the run."""
 
     def _limited(self) -> Launch:
-        """Return the launch with the limits that hold now: in the queue there are others."""
+        """Return the launch with the limits that hold now: in the queue there are others, and the
+        run starts only with all of its tasks."""
         if self._get_state().state != QUEUED:
             return self._launch
-        settings = replace(self._launch.heartbeat, orphan_timeout_s=QUEUE_AWAY_S)
+        settings = self._launch.heartbeat
+        others = [task for task in settings.tasks if task != settings.chief]
+        settings = replace(settings, orphan_timeout_s=QUEUE_AWAY_S, needed=others)
         return replace(self._launch, max_duration_s=None, heartbeat=settings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Tuple
 
 from ..records import OPEN, GpuNeed
-from .message import Message, Request, RunRequest, TaskRequest
+from .message import Done, Message, Request, RunRequest, TaskRequest
 
 
 class ImportFacts(Message):
@@ -145,6 +145,16 @@ class Ports(Request[FreePorts]):
     REPEATABLE = True
     count: int
     among: List[int] = []  # noqa: RUF012 - as above
+
+
+class RequireUnawaited(Request[Done]):
+    """Ask to refuse, as a start of `run` without the queue would be, if other runs wait for one of
+    the ports `numbers` or for too many of its GPUs."""
+
+    REPEATABLE = True
+    run: str
+    numbers: List[int]
+    need: GpuNeed
 
 
 class Peer(Message):

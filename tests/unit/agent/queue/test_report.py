@@ -12,8 +12,10 @@ from support.builders import make_launch
 
 from tfdeploy.agent.machine import leases
 from tfdeploy.agent.machine.devices import vendors
-from tfdeploy.agent.queue import places, report
+from tfdeploy.agent.queue import places, report, resources
 from tfdeploy.agent.queue.places import Place
+from tfdeploy.agent.refusal import Refusal
+from tfdeploy.shared.records import GpuNeed
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -143,3 +145,11 @@ def test_a_lie_about_the_end_of_another_process_is_not_believed_and_ends_nothing
     somebody = leases.Holder(pid=1)
     take(places.END_LEASE.format(1, at))
     assert places.seconds_left(somebody) is None
+
+
+def test_a_run_is_not_refused_for_its_own_place_or_if_enough_gpus_are_left(gpus, wait):
+    wait("ra", gpus[0])
+    assert resources.require_unawaited("ra", [], GpuNeed([0], 1))
+    assert resources.require_unawaited("rb", [], GpuNeed([0, 1], 1))
+    with pytest.raises(Refusal, match=r"a run in the queue waits for GPU 0"):
+        resources.require_unawaited("rb", [], GpuNeed([0, 1], 2))

@@ -12,7 +12,7 @@ from tfdeploy.agent.reports import notify
 from tfdeploy.agent.supervision import membership, watch
 from tfdeploy.agent.supervision.heartbeat import Report
 from tfdeploy.shared.protocol.record import replace
-from tfdeploy.shared.records import READY, Notification, Pace, TaskState
+from tfdeploy.shared.records import QUEUED, READY, Notification, Pace, TaskState
 
 STATE = TaskState("FAILED", 0.0, exit=1, reason="exit 1")
 
@@ -170,3 +170,18 @@ def test_a_host_that_is_away_keeps_idle_gpus_from_ending_the_run(tmp_path, silen
     chief.close()
     assert bool(order) == bool(reason)
     assert order is None or reason in order.reason
+
+
+def test_a_queued_run_waits_only_a_day_for_any_of_its_tasks(tmp_path):
+    """A chief that trains can do without worker:1; in the queue it waits for its GPUs, too."""
+    settings = make_heartbeat_settings(secret=os.urandom(8).hex())
+    queued, launch = TaskState(QUEUED, 0.0), make_launch(heartbeat=settings)
+    chief = membership.join(launch, str(tmp_path), lambda: queued, list)
+    reports, now = chief._server.reports, time.monotonic()
+    for task, last in reports.items():
+        reports[task] = replace(last, at=now, state=QUEUED)
+    for hours, state in ((23, None), (25, "FAILED")):
+        reports["worker:1"] = replace(reports["worker:1"], at=now - hours * 3600)
+        order = chief.order()
+        assert (order and order.state) == state
+    chief.close()

@@ -138,9 +138,14 @@ class Board:
     def _is_over(self) -> bool:
         if self._assigned:
             return False
-        if not self._failure and self._waiting and self._heard.keys() == self._full:
-            self._failure = "the disks of all slots are full"
+        if not self._failure and self._waiting and self._living() <= self._full:
+            self._failure = "the disks of all slots that answer are full"
         return bool(self._failure) or not self._waiting
+
+    def _living(self) -> Set[str]:
+        """Return the slots that are not silent."""
+        since = time.monotonic() - self._settings.lost_after_s
+        return {slot for slot, heard_at in self._heard.items() if heard_at >= since}
 
     def _may_start(self) -> bool:
         """Return whether a trial may start now: after a resume, when all hosts have said what they

@@ -154,6 +154,16 @@ def test_a_trial_whose_host_is_full_is_tried_until_a_host_is_not(clock):
     assert slots.end("worker:0").failure == ""
 
 
+def test_a_run_ends_when_the_disks_of_all_slots_that_answer_are_full(clock):
+    slots = Slots(2)
+    for task in TASKS[:2]:
+        slots.ask(task)
+        assert slots.end(task, FAILED, exit=1, is_full=True).trial == IDLE
+    clock.now += slots.board._settings.lost_after_s + 1
+    slots.ask("worker:0")  # worker:2 is never heard
+    assert slots.ask("worker:1").failure == "the disks of all slots that answer are full"
+
+
 def test_after_a_failure_the_others_wait_for_a_success(clock):
     slots = Slots(9)
     slots.ask("worker:0")
