@@ -104,7 +104,8 @@ def run_sitecustomize():
     for hook in [each for each in sys.meta_path if type(each).__name__ == "FrameworkHook"]:
         for patch, value in hook.wanted.items():
             if "tensorflow" in sys.modules:
-                apply = sys.modules[type(hook).__module__]._apply
+                # sys.modules may have the sitecustomize that it hides, such as Debian's.
+                apply = type(hook).find_spec.__globals__["_apply"]
                 apply(patch, sys.modules["tensorflow"], value)
 
 
