@@ -104,7 +104,7 @@ def test_a_second_sigterm_ends_a_step_that_never_returns(training):
 def test_a_sigterm_handler_of_the_script_is_kept(training, how):
     one = training(how, TFDEPLOY_SAVE_ON_STOP="1")
     assert one.stop() == 7
-    assert "tfdeploy" not in one.output
+    assert "tfdeploy: " not in one.output
     assert one.last_step() == 0
 
 
@@ -116,7 +116,7 @@ def test_sigterm_ends_a_process_without_a_session(training, how):
     if how == "has_no_session_any_more":
         one.wait_until_printed("the session ended")
     assert one.stop() == TERMINATED
-    assert "tfdeploy" not in one.output
+    assert "tfdeploy: " not in one.output
 
 
 def test_a_session_of_another_thread_is_not_saved_and_a_line_says_so(training):
