@@ -7,7 +7,7 @@ QUICK := .venv/bin/pytest -n 2 --dist worksteal -m "not slow" tests/unit
 LOCAL := .venv/bin/pytest -n 4 --dist worksteal -m "not slow" --ignore tests/unit tests
 # What the tests need on this machine, as words of tests/hosts/install-missing.
 LOCAL_NEEDS := rsync ssh fish zsh tcsh ipv6
-NEEDS := $(LOCAL_NEEDS) kerberos softhsm oathtool docker chromium torch iproute2
+NEEDS := $(LOCAL_NEEDS) kerberos softhsm oathtool docker chromium torch iproute2 gcc
 # The number of slow tests that run at the same time, each with its own set of hosts. They mostly wait.
 SETS := 4
 SLOW := tests/hosts/with $(SETS) .venv/bin/pytest -n $(SETS) --dist loadgroup --no-loadscope-reorder -m slow
