@@ -50,12 +50,6 @@ def work(machine, host, task):
     return machine.hosts / host / "p" / "runs" / run / task / "work"
 
 
-def an_hour_later(machine):
-    """Forget that a run was resumed: for an hour, prune keeps it."""
-    for marked in machine.hosts.glob("*/p/runs/*/.resuming"):
-        marked.unlink()
-
-
 def hosts_of_live_tasks(machine):
     return {folder.relative_to(machine.hosts).parts[0] for folder in machine.live}
 
@@ -305,7 +299,6 @@ def test_what_a_run_wrote_after_prune_has_listed_it_stays(machine, monkeypatch):
         machine.resume("B", None, without="")
         machine._write(work(machine, "b", "chief-0") / "new.bin", b"of the resumed run")
         machine.stop("B", None)
-        an_hour_later(machine)
         return delete(*words)
 
     monkeypatch.setattr(prune, "prune", resume_before)
@@ -324,7 +317,6 @@ def test_a_resume_of_an_older_record_after_a_prune_is_the_newest(machine, monkey
     for workers in (3, 2, 3):
         machine.scale("B", None, workers=workers)
     machine.stop("B", None)
-    an_hour_later(machine)
     machine.prune("B", None, yes=True)
     monkeypatch.setattr(runs, "age_s", lambda run_id: 60.0)
     machine.resume("A", None, without="")

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
 
 
-STOPPED = "interrupted before all tasks were READY: those that had started were stopped"
+START_INTERRUPTED = "interrupted before all tasks were READY: those that had started were stopped"
 
 
-def shown_start(console: Console, interrupted: str = STOPPED) -> StartWatcher:
+def shown_start(console: Console, interrupted: str = START_INTERRUPTED) -> StartWatcher:
     """Return functions that print a push and a start. Ctrl-C exits with the text `interrupted`."""
     return StartWatcher(
         moving=partial(progress.show_transfers, console),
