@@ -198,9 +198,9 @@ class Command:
 
 
 def without_tensorflow(folder: Path) -> str:
-    """Make a host's Python with what the stub needs, without TensorFlow, which would reject the
-    stub's checkpoints. Return its path."""
-    return host_python.make(folder, "grpcio")
+    """Make a host's Python without packages, as TensorFlow would reject the stub's checkpoints.
+    Return its path."""
+    return host_python.make(folder)
 
 
 def environment(folder: Path) -> dict[str, str]:
