@@ -11,14 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support import command_line, evidence, leftovers
-from support.machines import HOSTS, ROOT, SET, SSH_CONFIG, ssh
+from support import command_line, evidence
+from support.machines import HOSTS, ROOT, SET, SSH_CONFIG, running_commands, ssh
 from support.waiting import until
-
-
-def processes(host: str) -> list[str]:
-    """Return the command lines of the user's processes on a host, without those of the query."""
-    return list(leftovers.parsed(ssh(host, leftovers.LISTING)).values())
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,7 @@ class Project:
         return {
             "status.txt": status.stdout + status.stderr,
             "logs.txt": logs.stdout + logs.stderr,
-            "processes.txt": "\n".join(f"{host}: {processes(host)}" for host in HOSTS),
+            "processes.txt": str(running_commands()),
         }
 
     def json(self, *words: str) -> dict:
@@ -90,9 +85,7 @@ def no_process_is_left(hosts_are_up):
     """
     yield
 
-    def left() -> list[tuple[str, str]]:
-        return [(host, command) for host in HOSTS for command in processes(host)]
-
+    nothing = {host: [] for host in HOSTS}
     with suppress(AssertionError):
-        until(lambda: not left(), "the end of all processes", left, every_s=0.3)
-    assert left() == []
+        until(lambda: running_commands() == nothing, "the end of all processes", running_commands)
+    assert running_commands() == nothing

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from support import command_line, evidence
-from support.machines import MACHINES, SSH_CONFIG, repair, repaired_machines
+from support.machines import MACHINES, SSH_CONFIG, repair, repaired_machines, starts
 from support.projects import toml
 from support.waiting import until
 
@@ -70,7 +70,7 @@ class Site:
         return until(holds, what, self._file_sizes, every_s=0.3)
 
     def _file_sizes(self) -> list[str]:
-        powered = [machine for machine in MACHINES.values() if machine.up_since()]
+        powered = [MACHINES[name] for name, since in starts().items() if since]
         return [machine.shell(f"find {RUNS} -type f -printf '%p %s\\n'") for machine in powered]
 
     def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -86,8 +86,9 @@ class Site:
         """Return `status`, and the logs and processes of machines that may have no network."""
         status = self.tf("status")
         found = {"status.txt": status.stdout + status.stderr}
-        for name, machine in MACHINES.items():
-            if machine.up_since():
+        for name, since in starts().items():
+            if since:
+                machine = MACHINES[name]
                 logs = machine.shell(f"tail -n 40 {RUNS}/*/logs/*.log 2>&1")
                 found[f"{name}.txt"] = f"{machine.shell('ps -ef')}\n{logs}"
         return found

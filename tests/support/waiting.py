@@ -15,7 +15,7 @@ STILL_S = 120.0
 def until(
     holds: Callable[[], Any],
     what: str,
-    moves: Callable[[], Any] = lambda: None,
+    moves: Callable[[], Any] | None = None,
     *,
     still_s: float = STILL_S,
     every_s: float = 0.02,
@@ -24,14 +24,15 @@ def until(
 
     A condition that takes long, such as a command, is polled for at most a third of the time.
     `moves()` returns a value that changes as long as there is progress: what has been written so
-    far, for example. Fail when it is the same after `still_s` seconds.
+    far, for example. It is called every `still_s` seconds, since it can take long itself. Fail when
+    it is the same as before, or after `still_s` seconds without it.
     """
-    before, deadline = moves(), time.monotonic() + still_s
+    before, deadline = [], time.monotonic() + still_s
     asked_at = time.monotonic()
     while not (found := holds()):
         took_s = time.monotonic() - asked_at
         if time.monotonic() >= deadline:
-            now = moves()
+            now = [moves()] if moves else []
             assert now != before, f"no progress for {still_s:.0f} s while waiting for {what}"
             before, deadline = now, time.monotonic() + still_s
         time.sleep(max(every_s, 2 * took_s))
