@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "soak.md"
 # Of a soak of an hour or more; a shorter one has proportionally fewer.
 EXAMPLES_A_TEST = 5_000  # `make quick` draws 60, the same in each run
-SEQUENCES, OF_PROCESSES = 20_000, 100  # the suite tries 300 and 3
+SEQUENCES, OF_PROCESSES = 20_000, 100  # the suite tries 150 and 3
 PATIENT = ["-o", "timeout=7200"]  # seconds for one test, which here tries so much more
 FUZZING = ["-n", "2", "-m", "hypothesis", "tests"]
 INPUTS_A_KIND = 91_000  # together more than a million hostile inputs

@@ -49,7 +49,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = tempfile.TemporaryDirectory()
 SSH_CONFIG = Path(FOLDER.name) / "ssh_config"
 KNOWN_HOSTS_FILE = Path(FOLDER.name) / "known_hosts"
-INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "2500"))  # of each kind
+INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "1000"))  # of each kind
 SEED = os.environ.get("TFDEPLOY_FUZZ_SEED", "")
 # The limit for one input, in loops over its bytes (over 100 kB if it is shorter). The most that was
 # measured is 200; a cost that grows with the square of the input is thousands.

@@ -19,7 +19,7 @@ from tfdeploy.commands import prune, resume
 from tfdeploy.shared.protocol.record import replace
 
 SOAK = "TFDEPLOY_FUZZ_SEQUENCES"  # the number of sequences of a soak, which are others each time
-SEQUENCES, SEQUENCES_A_TEST = int(os.environ.get(SOAK, "300")), 1000
+SEQUENCES, SEQUENCES_A_TEST = int(os.environ.get(SOAK, "150")), 1000
 CHANGES = 24  # more than any command here makes on the controller
 
 pytestmark = pytest.mark.slow
