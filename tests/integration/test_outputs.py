@@ -101,8 +101,7 @@ def name_newest(folder: Path, step: int) -> None:
 
 
 @LOCAL_ONLY
-@pytest.mark.parametrize("checkpoint_dir", ["checkpoints", "."])
-@pytest.mark.parametrize("size", [1, BULK])
+@pytest.mark.parametrize(("checkpoint_dir", "size"), [("checkpoints", BULK), (".", 1)])
 def test_a_checkpoint_that_is_also_an_output_is_stored_once(world, checkpoint_dir, size):
     """It is an output before the state file names it, and again when it names another."""
     options = {"checkpoint_dir": checkpoint_dir}
