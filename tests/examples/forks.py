@@ -76,6 +76,8 @@ def start(task: Launch, source: Path, folder: Path) -> Script:
         (work / entry.name).symlink_to(entry)
     for place, target in task.links.items():
         (work / place).symlink_to(target)
+    for place, text in task.files.items():
+        (work / place).write_text(text)
     task = task.in_directory(str(work))
     _, *words = task.argv  # after the name of Python
     env = spawn.environment(task, dict(os.environ), "", str(AGENT), str(task_dir))

@@ -93,10 +93,9 @@ def test_the_data_service_gives_each_image_once(tmp_path):
     assert tasks == dict.fromkeys(("ps:0", "worker:0", "worker:1"), "STOPPED")
 
 
-# The host writes the file cluster.json of the first.
-@pytest.mark.parametrize(("recipe", "start"), [("positional", run), ("environment", train)])
-def test_a_script_learns_its_role(recipe, start, tmp_path):
-    done = start(recipe, tmp_path)
+@pytest.mark.parametrize("recipe", ["positional", "environment"])
+def test_a_script_learns_its_role(recipe, tmp_path):
+    done = train(recipe, tmp_path)
     for task in ("ps:0", "worker:0", "worker:1"):
         job, index = task.split(":")
         assert done.log(task).startswith(f"this is {job} {index} of ['ps', 'worker']\n")

@@ -8,7 +8,7 @@ import re
 import pytest
 from support import warm
 from support.ports import free_ports
-from support.recipes import EXAMPLES, run
+from support.recipes import EXAMPLES
 
 from examples.forks import train
 from tfdeploy.experiments import scalars
@@ -109,7 +109,7 @@ def keras_2(monkeypatch):
 
 
 def test_parameter_servers_hold_a_keras_3_model(tmp_path, serial):
-    done = run("ps_strategy", tmp_path)
+    done = train("ps_strategy", tmp_path)
     assert places(done.log("chief:0")) == [ON_PS]
     assert_learned(done, serial, steps=600)
     assert_ended_with_the_chief(done)

@@ -44,7 +44,10 @@ class Folder:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**environment(self.path), "HOME": str(self.home), **self.variables}
+        """Its `python` is the hosts' one: this machine is a host with `--local`."""
+        env = environment(self.path)
+        path = f"{self.home}/tf/bin:{env['PATH']}"
+        return {**env, "HOME": str(self.home), "PATH": path, **self.variables}
 
     def on_terminal(self, words: list[str], answers: str) -> tuple[int, str]:
         return on_terminal(words, answers, self.path, self.environment)

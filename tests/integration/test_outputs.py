@@ -101,8 +101,7 @@ def name_newest(folder: Path, step: int) -> None:
 
 
 @LOCAL_ONLY
-@pytest.mark.parametrize("checkpoint_dir", ["checkpoints", "."])
-@pytest.mark.parametrize("size", [1, BULK])
+@pytest.mark.parametrize(("checkpoint_dir", "size"), [("checkpoints", BULK), (".", 1)])
 def test_a_checkpoint_that_is_also_an_output_is_stored_once(world, checkpoint_dir, size):
     """It is an output before the state file names it, and again when it names another."""
     options = {"checkpoint_dir": checkpoint_dir}
@@ -497,18 +496,23 @@ def test_a_new_chief_finds_the_replicas_of_files_from_a_lost_host(by_ssh):
 
 EVALUATE = """
 import pathlib, time, zipfile
-printed = set()
-while len(printed) < 2:
-    for file in pathlib.Path("checkpoints").glob("**/*.keras"):
-        line = f"{file} {zipfile.ZipFile(file).read('model.weights.h5')[:5]}"
-        if line not in printed:
-            print(line, flush=True)
-            printed.add(line)
+folder, printed = pathlib.Path("checkpoints"), set()
+def saved():
+    for file in folder.glob("**/*.keras"):
+        yield f"{file} {zipfile.ZipFile(file).read('model.weights.h5')[:5]}"
+    if (folder / "checkpoint").exists():
+        newest = (folder / "checkpoint").read_text().split('"')[1]
+        files = [folder / f"{newest}.{part}" for part in ("data-00000-of-00001", "index", "meta")]
+        yield f"{newest} {[file.read_text() for file in files]}"
+while len(printed) < 4:
+    for line in set(saved()) - printed:
+        print(line, flush=True)
+        printed.add(line)
     time.sleep(0.05)
 """
 
 
-def test_an_evaluator_on_another_host_finds_each_keras_file_of_the_chief(by_ssh):
+def test_an_evaluator_on_another_host_finds_each_model_and_checkpoint_of_the_chief(by_ssh):
     hosts = two_hosts(by_ssh, evaluator=True)
     evaluator = {"command": ["python", "evaluate.py"]}
     project = by_ssh.project("--steps=0", "--gate", hosts=hosts, training={"evaluator": evaluator})
@@ -516,10 +520,17 @@ def test_an_evaluator_on_another_host_finds_each_keras_file_of_the_chief(by_ssh)
     project.ok("push")
     project.ok("start")
     chief = work_folders(project)["one"]
+    log = project.on("two") / "runs" / project.runs[-1] / "logs/evaluator-0.log"
+
+    def until_evaluated(line: str) -> None:
+        until(lambda: f"{line}\n" in log.read_text(), line, log.read_text)
+
     for text in ("first", "later"):
         write_keras(chief / "checkpoints/best.keras", text)
-        line = f"checkpoints/best.keras {text.encode()}\n"
-        until(lambda: line in project.ok("logs", "evaluator:0"), f"the {text} model")  # noqa: B023
+        until_evaluated(f"checkpoints/best.keras {text.encode()}")
+    for step in (7, 9):
+        save(chief / "checkpoints", step)
+        until_evaluated(f"model.ckpt-{step} ['data {step} 0', 'index {step}', 'meta {step}']")
     (chief / "go").touch()
     until(lambda: project.status()["evaluator:0"]["state"] == "SUCCEEDED", "the evaluator's end")
 

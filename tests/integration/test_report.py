@@ -15,6 +15,7 @@ from support.finished import write_history as history_of
 from support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from .conftest import World
@@ -88,18 +89,23 @@ def test_a_wrong_argument_writes_nothing(by_ssh: World) -> None:
     assert not list(project.folder.rglob("*.html"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1400])
-def test_a_browser_shows_the_page_and_asks_for_nothing_else(tmp_path, width, scheme) -> None:
-    """A log and a reason that try to be markup are part of it."""
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with Chromium(tmp_path_factory.mktemp("browser")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of two runs, with a log and a reason that try to be markup."""
+    folder = tmp_path_factory.mktemp("page")
     evil = "<script>alert(1)</script><img src=http://127.0.0.1:9/x>" + "long" * 100
     hosts = (
         "[hosts.a-host-with-a-rather-long-name]\nps = 1\n"
         "[hosts.b]\nworkers = 2\ngpus = 2\ngpus_per_worker = 1"
     )
     one, two = (
-        finished_run(tmp_path, run_id, hosts=hosts, name=name, words=("--lr", name * 30))
+        finished_run(folder, run_id, hosts=hosts, name=name, words=("--lr", name * 30))
         for run_id, name in ((ONE, "base"), (TWO, "wide"))
     )
     (one.folder / "logs" / "worker-0.log").write_text(f"{evil}\n" * 40)
@@ -108,27 +114,33 @@ def test_a_browser_shows_the_page_and_asks_for_nothing_else(tmp_path, width, sch
     (one.folder / "logs" / "worker-0.gpus.jsonl").write_text(json.dumps(row))
     from tfdeploy.experiments.run_report import page
 
-    file = tmp_path / "report.html"
-    page.write(file, page.render([facts_of(one), facts_of(two)]))
-    with Chromium(tmp_path / "profile") as browser:
-        browser.open(file.as_uri(), width=width, scheme=scheme)
-        assert browser.evaluate("document.querySelectorAll('.chart div svg').length") == 4
-        assert browser.requests == [file.as_uri()]
-        assert browser.problems == []
-        sizes = "[document.documentElement.scrollWidth, window.innerWidth]"
-        content, window = browser.evaluate(sizes)
-        assert content <= window == width
-        colours = "getComputedStyle(document.body).backgroundColor"
-        dark = "rgb(15, 20, 26)"
-        assert (browser.evaluate(colours) == dark) == (scheme == "dark")
-        outside = """[...document.querySelectorAll('body *')].filter(each =>
-            !each.closest('.scroll, .skip, pre, svg') &&
-            each.getBoundingClientRect().right > innerWidth + 1).map(each => each.outerHTML)"""
-        assert browser.evaluate(outside) == []
+    written = folder / "report.html"
+    page.write(written, page.render([facts_of(one), facts_of(two)]))
+    return written
 
 
 @pytest.mark.slow
-def test_a_browser_refuses_what_a_page_would_load_from_elsewhere(tmp_path) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1400])
+def test_a_browser_shows_the_page_and_asks_for_nothing_else(browser, file, width, scheme) -> None:
+    browser.open(file.as_uri(), width=width, scheme=scheme)
+    assert browser.evaluate("document.querySelectorAll('.chart div svg').length") == 4
+    assert browser.requests == [file.as_uri()]
+    assert browser.problems == []
+    sizes = "[document.documentElement.scrollWidth, window.innerWidth]"
+    content, window = browser.evaluate(sizes)
+    assert content <= window == width
+    colours = "getComputedStyle(document.body).backgroundColor"
+    dark = "rgb(15, 20, 26)"
+    assert (browser.evaluate(colours) == dark) == (scheme == "dark")
+    outside = """[...document.querySelectorAll('body *')].filter(each =>
+        !each.closest('.scroll, .skip, pre, svg') &&
+        each.getBoundingClientRect().right > innerWidth + 1).map(each => each.outerHTML)"""
+    assert browser.evaluate(outside) == []
+
+
+@pytest.mark.slow
+def test_a_browser_refuses_what_a_page_would_load_from_elsewhere(tmp_path, browser) -> None:
     """The policy holds even if a part of a page were markup: the counterpart of the test above."""
     from tfdeploy.experiments.run_report import page
 
@@ -136,7 +148,6 @@ def test_a_browser_refuses_what_a_page_would_load_from_elsewhere(tmp_path) -> No
     evil = "<img src='http://127.0.0.1:9/x'><script>document.title = 'evil'</script>"
     file = tmp_path / "report.html"
     file.write_text(text.replace("</main>", f"{evil}</main>"))
-    with Chromium(tmp_path / "profile") as browser:
-        browser.open(file.as_uri(), width=1400, scheme="light")
-        assert browser.problems
-        assert browser.evaluate("document.title") != "evil"
+    browser.open(file.as_uri(), width=1400, scheme="light")
+    assert browser.problems
+    assert browser.evaluate("document.title") != "evil"

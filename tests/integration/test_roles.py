@@ -1,7 +1,7 @@
 """Scripts get their role in every way that published scripts read it, without changes to them.
 
 Each script in roles/ reads its role in one of these ways and prints it. The test runs it with the
-arguments and the environment of its launch; tfdeploy itself runs the last ones.
+arguments and the environment of its launch; tfdeploy itself runs the last one.
 """
 
 from __future__ import annotations
@@ -175,41 +175,21 @@ def test_a_script_with_fixed_addresses_uses_them(tmp_path):
     assert mine == {"ps:0": "23451", "worker:0": "23452", "worker:1": "23453"}
 
 
-# Run by tfdeploy
-
-
-def run(folder, script, training, **tasks):
-    ports = free_ports(1 + sum(tasks.values()))
-    local = {"transport": "local", "python": sys.executable, "ports": ports, **tasks}
-    hosts = {"here": {**local, "directory": str(folder / "host")}}
-    common = {"command": ["python", "train.py"], "ready_timeout_s": 600}
-    project = Project(folder / "project", hosts, training={**common, **training})
-    shutil.copy(ROLES / f"{script}.py", project.folder / "train.py")
-    done = project.tf("run")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_a_script_reads_a_role_file(tmp_path):
+    """Run by tfdeploy itself: the host writes the file."""
+    local = {"transport": "local", "python": sys.executable, "ports": free_ports(3), "workers": 2}
     training = {
+        "command": ["python", "train.py"],
         "role": "tf_config",
         "role_args": ["--job={job}", "--task={index}", "--cluster=conf/cluster.json"],
         "role_files": {"conf/cluster.json": "{cluster}"},
         "ready": "process",
+        "ready_timeout_s": 600,
     }
-    out = run(tmp_path, "json_file", training, workers=2)
-    assert '{"me": ["worker", 0], "worker": ["127.0.0.1:' in out
+    hosts = {"here": {**local, "directory": str(tmp_path / "host")}}
+    project = Project(tmp_path / "project", hosts, training=training)
+    shutil.copy(ROLES / "json_file.py", project.folder / "train.py")
+    assert '{"me": ["worker", 0], "worker": ["127.0.0.1:' in project.ok("run")
     # The other worker may be stopped before it prints: the chief's end is the end of the run.
     [file] = tmp_path.glob("host/*/runs/*/worker-1/work/conf/cluster.json")
     assert len(json.loads(file.read_text())["worker"]) == 2
-
-
-def test_tf_data_service_runs_beside_a_trainer_that_opens_no_port(tmp_path):
-    training = {
-        "role": "flags",
-        "ready": "port",
-        "ps": {"name": "dispatcher"},
-        "chief": {"name": "reader", "ready": "process"},
-    }
-    out = run(tmp_path, "data_service", training, ps=1, workers=1, chief=True)
-    assert "read [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" in out

@@ -1,8 +1,9 @@
 """Run an example with tfdeploy on this machine, as its README says, and read the result.
 
-`run` is for recipes that need a restart, an evaluator, a file of their role or another readiness,
-and for one with a ParameterServerStrategy. `forks.train` starts the tasks of the others, which is
-faster. That a task learns its role, of whatever kind, is shown by integration/test_roles.py.
+`run` is for recipes that need a restart, an evaluator or another readiness. `forks.train` starts
+the tasks of the others, which is faster. faults/test_tasks_killed.py has runs with a
+ParameterServerStrategy. That a task learns its role, of whatever kind, is shown by
+integration/test_roles.py.
 """
 
 from __future__ import annotations

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from support.host_python import tf_python
 from support.ports import free_ports
 from support.projects import Project, environment, without_tensorflow
 from support.sshd import Sshd, write_ssh_config
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from support.sshd import Keys
 
 HOST = "gate"
@@ -133,6 +133,12 @@ class SshSite:
             each.wait()
         for sshd in self._sshds:
             sshd.stop()
+
+
+def with_tensorflow() -> str:
+    """Return the line of sshd_config by which a host's `python` has TensorFlow: `init` writes it
+    into hosts.toml, and nothing is installed."""
+    return f"SetEnv PATH={Path(tf_python()).parent}:{os.environ['PATH']}"
 
 
 def certify(authority: Path, public: Path, *words: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.ports import free_port
-from support.ssh_sites import HOST, SshSite, certify
+from support.ssh_sites import HOST, SshSite, certify, with_tensorflow
 from support.sshd import public
 from support.waiting import until
 
@@ -65,7 +65,7 @@ def test_a_user_certificate(site, authority):
 
 @pytest.mark.slow
 def test_a_new_user_with_a_certificate_from_init_to_collect(site, authority):
-    site.sshd(f"TrustedUserCAKeys {authority}.pub")
+    site.sshd(f"TrustedUserCAKeys {authority}.pub", with_tensorflow())
     site.entry |= with_certificate(site, user_certificate(site, authority))
     site.make_project()
     (site.project.folder / "hosts.toml").unlink()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support.command_line import REAL
-from support.host_python import tf_python
-from support.ssh_sites import HOST, SshSite
+from support.ssh_sites import HOST, SshSite, with_tensorflow
 from support.sshd import PrivateEtcSshd
 from support.terminal import answer_prompts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CODE = "246810"
 PHRASE = "open sesame"
@@ -128,9 +130,7 @@ def test_a_one_time_code_is_asked_once(site):
 @pytest.mark.slow
 @as_root
 def test_a_new_user_is_asked_for_a_second_factor_once_from_init_to_collect(site):
-    """With TensorFlow on the host; the user with a certificate has it installed."""
-    path = f"{Path(tf_python()).parent}:{os.environ['PATH']}"
-    site.sshd(*SECOND_FACTOR, f"SetEnv PATH={path}", kind=PamSshd)
+    site.sshd(*SECOND_FACTOR, with_tensorflow(), kind=PamSshd)
     site.make_project()
     (site.project.folder / "hosts.toml").unlink()
     words = ("init", "--yes", "--ssh-config", str(site.config), HOST)
