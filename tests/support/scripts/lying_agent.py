@@ -6,7 +6,6 @@ import json
 import os
 import select
 import sys
-import time
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -33,7 +32,7 @@ def flood():
 
 
 def silence():
-    time.sleep(3600)
+    sys.stdin.read()  # until the connection ends
 
 
 sys.stdin.readline()
