@@ -30,7 +30,8 @@ def states(run: Training) -> set[str]:
 def kill_command(run: Training, *words: str, when) -> None:
     """Run `tfdeploy WORDS`, and kill its process group as soon as `when` holds."""
     with run.start_command(*words) as command:
-        run.until(lambda: when() or command.process.poll() is not None, "the moment")
+        ended = command.process.poll
+        run.until(lambda: when() or ended() is not None, "the moment", every_s=0.02)
         assert command.process.poll() is None, command.output
         os.killpg(command.process.pid, signal.SIGKILL)
 
@@ -61,7 +62,7 @@ def test_hosts_finish_a_start_whose_controller_was_killed(training):
     run = training(STUB, "--hold")
     run.ok("push")
     with run.start_command("start") as command:
-        run.until(lambda: run.processes(), "a supervisor")
+        run.until(lambda: run.processes(), "a supervisor", every_s=0.02)
         os.kill(command.process.pid, signal.SIGKILL)
         command.process.wait()
     run.until(lambda: set(run.states().values()) == {"READY"}, "READY")
