@@ -52,7 +52,7 @@ def test_a_workers_machine_without_power_is_replaced_by_a_spare(tmp_path):
 
 
 def test_the_chief_resumes_from_a_replica_when_its_machine_loses_power(tmp_path):
-    hosts = {"ps0": {"ps": 1}, "chief": {"workers": 1}, "worker1": {"workers": 1}, "ps1": SPARE}
+    hosts = {"ps0": {"ps": 1}, "chief": {"workers": 1}, "ps1": SPARE}
     replicas = {"replicas": 1}
     with training(tmp_path, "train_async.py", *FLAGS, hosts=hosts, training=replicas) as site:
         site.start()

@@ -72,10 +72,9 @@ def test_a_task_that_ignores_sigterm_is_stopped_with_its_children(training):
 def test_a_stop_between_checkpoints_saves_if_save_on_stop_is_set(training):
     """inside/test_stop.py shows that nothing is saved if it is not set."""
     settings = {"save_on_stop": True, "stop_grace_s": 120}
-    # Only the first step is saved before the stop, however long the stop takes: step 0, or a later
-    # one if worker:1 was faster.
-    words = ("--steps=1000000", "--save_steps=1000000")
-    run = training("train_async.py", *words, training=settings).start()
+    # Only the first step is saved before the stop, however long the stop takes.
+    words, tasks = ("--steps=1000000", "--save_steps=1000000"), {"ps": 1, "workers": 1}
+    run = training("train_async.py", *words, tasks=tasks, training=settings).start()
     run.until(lambda: run.saved_step >= 0, "the first checkpoint")
     saved = run.saved_step
     run.until(lambda: steps(run.log("worker:0"))[-1:] > [saved], "a step after it")
