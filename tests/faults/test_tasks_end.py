@@ -84,16 +84,6 @@ def test_a_stop_between_checkpoints_saves_if_save_on_stop_is_set(training):
     table.record("36 stop in mid-interval, save_on_stop = true", steps_lost=0)
 
 
-def test_a_run_ends_after_max_duration_s_without_a_controller(training):
-    run = training(STUB, "--hold", training={"max_duration_s": 5})
-    run.ok("push")
-    run.tf("start")  # it fails if the tasks need longer than that to be READY
-    run.until(lambda: all_ended(run), "its end")
-    assert set(run.states().values()) == {"STOPPED"}
-    assert run.state("worker:0")["reason"].startswith("max_duration_s (5 s) has passed")
-    run.until(lambda: run.processes() == {}, "the end of their supervisors")
-
-
 def test_an_evaluator_gets_evaluator_grace_s_after_the_chiefs_end(training):
     tasks = {"workers": 1, "evaluator": True}
     words = ("--deaf", "evaluator:0", "--gate")
