@@ -1,5 +1,5 @@
-"""A machine that never comes back: it is reported, and the run resumes on another host from the
-newest checkpoint that is left."""
+"""A machine that reboots without its processes, or never comes back: it is reported, and the run
+resumes from the newest checkpoint that is left, if need be on another host."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ pytestmark = pytest.mark.slow
 SAVE_STEPS = 40
 FLAGS = (f"--save_steps={SAVE_STEPS}",)
 SPARE = {"spare": True}
+# All containers share one kernel and its boot id, so a reboot may look like a kill.
+REBOOT_REASONS = ("its supervisor was killed", "the host restarted")
 
 
 def _detection_s(site, host):
@@ -27,32 +29,58 @@ def _detection_s(site, host):
 
 def _resume(site, task, host, before, *words):
     """Resume, wait until the task continues on the host, and return the lost steps."""
+    restores = len(site.restored_steps(task, host))
     site.ok("resume", *words)
+    site.until(lambda: len(site.restored_steps(task, host)) > restores, "a restored checkpoint")
     lost = site.steps_lost(task, host, before)
     site.wait_for_step(task, host, beyond=before - lost)
     assert set(site.states().values()) == {"READY"}
     return lost
 
 
-def test_a_workers_machine_without_power_is_replaced_by_a_spare(tmp_path):
-    hosts = {"chief": {"workers": 1}, "worker1": {"workers": 1}, "ps1": SPARE}
+def test_a_rebooted_host_is_reported_and_then_a_machine_without_power_is_replaced(tmp_path):
+    hosts = {"ps0": {"ps": 1}, "chief": {"chief": True}, "worker1": {"workers": 1}, "ps1": SPARE}
     with training(tmp_path, "train_stub.py", *FLAGS, hosts=hosts) as site:
         site.start()
-        site.wait_for_step("worker:0", "chief", beyond=SAVE_STEPS)
-        MACHINES["worker1"].lose_power()
-        lost_at, before = time.monotonic(), site.step("worker:0", "chief")
-        detected_s = _detection_s(site, "worker1")
-        assert "--without worker1" in site.tf("resume").stderr
-        lost = _resume(site, "worker:0", "chief", before, "--without", "worker1")
-        assert lost <= SAVE_STEPS
-        assert site.tasks()["worker:1"]["host"] == "ps1"
-        recovered_s = time.monotonic() - lost_at
-        fault = "16 a worker's machine loses its power, resume --without, stub"
-        table.record(fault, detected_s, recovered_s, lost, site.startup_s)
+        site.wait_for_step("chief:0", "chief", beyond=SAVE_STEPS)
+        _reboot(site)
+        _lose_the_workers_machine(site)
+
+
+def _reboot(site):
+    before = site.step("chief:0", "chief")
+    rebooted_at = time.monotonic()
+    MACHINES["ps0"].reboot()
+    task = site.until(lambda: _lost_task(site, "ps:0"), "ps:0 to be LOST")
+    detected_s = time.monotonic() - rebooted_at
+    assert task["reason"] in REBOOT_REASONS
+    lost = _resume(site, "chief:0", "chief", before)
+    recovered_s = time.monotonic() - rebooted_at
+    assert lost <= SAVE_STEPS
+    fault = "17 the ps's host reboots, resume, stub"
+    table.record(fault, detected_s, recovered_s, lost, site.startup_s)
+
+
+def _lost_task(site, name):
+    task = site.tasks()[name]
+    return task if task["state"] == "LOST" else None
+
+
+def _lose_the_workers_machine(site):
+    MACHINES["worker1"].lose_power()
+    lost_at, before = time.monotonic(), site.step("chief:0", "chief")
+    detected_s = _detection_s(site, "worker1")
+    assert "--without worker1" in site.tf("resume").stderr
+    lost = _resume(site, "chief:0", "chief", before, "--without", "worker1")
+    assert lost <= SAVE_STEPS
+    assert site.tasks()["worker:0"]["host"] == "ps1"
+    recovered_s = time.monotonic() - lost_at
+    fault = "16 a worker's machine loses its power, resume --without, stub"
+    table.record(fault, detected_s, recovered_s, lost, site.startup_s)
 
 
 def test_the_chief_resumes_from_a_replica_when_its_machine_loses_power(tmp_path):
-    hosts = {"ps0": {"ps": 1}, "chief": {"workers": 1}, "worker1": {"workers": 1}, "ps1": SPARE}
+    hosts = {"ps0": {"ps": 1}, "chief": {"workers": 1}, "ps1": SPARE}
     replicas = {"replicas": 1}
     with training(tmp_path, "train_async.py", *FLAGS, hosts=hosts, training=replicas) as site:
         site.start()

@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from support import sites
 from support.machines import FAULTY, MACHINES, ssh
 from support.sites import PROJECT, STUB, training
 from support.waiting import until
@@ -103,62 +104,58 @@ def _small_disk_files():
     return sorted(MACHINES["worker1"].shell(f"find {releases}; du -sm {releases}").splitlines())
 
 
-def test_a_clock_an_hour_ahead_has_no_effect(tmp_path):
-    hosts = {**HOSTS, "ps1": {"spare": True}}
-    replicas = {"replicas": 1}
+def test_a_run_works_with_all_that_is_unusual_at_once(tmp_path, monkeypatch):
+    """Strict sshds, other login shells, a Python in the home, and a clock an hour ahead."""
+    monkeypatch.setattr(sites, "RUNS", f"/home/trainer/{NEW_HOME}/{PROJECT}/runs")
+    own = {"python": f"~/{NEW_HOME}/python/bin/python", "directory": f"~/{NEW_HOME}"}
+    hosts = {"ps0": {"ps": 1, **own}, "chief": {"workers": 1, **own}}
+    for name in hosts:
+        ssh(name, f"mkdir {NEW_HOME} && ln -s /opt/python {NEW_HOME}/python")
     # With TensorFlow: gRPC in Python, which the stub has, stands still until the hour is over.
     with (
-        training(tmp_path, "train_async.py", hosts=hosts, training=replicas) as site,
-        clock_an_hour_ahead(MACHINES["chief"]),
-    ):
-        site.start()
-        assert _clock("chief") - _clock("ps0") > 3500
-        site.wait_for_replica()
-        tasks = site.tasks()
-        assert all(task["age_s"] < 600 for task in tasks.values())
-        before, saved = site.step("worker:0", "chief"), site.saved_step("worker:0", "chief")
-        killed_at = time.monotonic()
-        MACHINES["chief"].kill([tasks["worker:0"]["pid"]])
-        lost = site.steps_lost("worker:0", "chief", before)
-        site.wait_for_step("worker:0", "chief", beyond=before - lost)
-        recovered_s = time.monotonic() - killed_at
-        assert site.restored_steps("worker:0", "chief")[-1] >= saved > 0
-        site.ok("stop")
-        collected = json.loads(site.ok("collect", "--json"))
-        assert collected["checkpoints"][0]["step"] == max(site.saved_steps("worker:0", "chief"))
-        name = "28 kill -9 of a chief whose clock is an hour ahead"
-        table.record(name, None, recovered_s, lost, site.startup_s)
-
-
-def _clock(host):
-    python = "/opt/python/bin/python"
-    return float(MACHINES[host].root(python, "-c", "import time; print(time.time())"))
-
-
-def test_a_run_works_with_strict_sshds_any_login_shell_and_a_python_in_the_home(tmp_path):
-    python = {"python": f"~/{NEW_HOME}/python/bin/python", "directory": f"~/{NEW_HOME}"}
-    hosts = {name: keys | python for name, keys in HOSTS.items()}
-    for name in HOSTS:
-        ssh(name, f"mkdir {NEW_HOME} && ln -s /opt/python {NEW_HOME}/python")
-    with (
-        training(tmp_path, "train_stub.py", hosts=hosts) as site,
+        training(tmp_path, "train_async.py", hosts=hosts, training={"replicas": 1}) as site,
         strict_sshds(),
-        login_shells(ps0="/bin/tcsh", chief="/bin/tcsh", worker1="/usr/bin/fish"),
+        login_shells(ps0="/usr/bin/fish", chief="/bin/tcsh"),
+        clock_an_hour_ahead(MACHINES["chief"]),
     ):
         (site.folder / "data.bin").write_bytes(os.urandom(12 << 20))  # large enough for rsync
         started_at = time.monotonic()
         run = site.start_command("run")
         run.wait_for_output("is READY")
-        startup_s = time.monotonic() - started_at
+        site.startup_s = time.monotonic() - started_at
         run.wait_for_output("checkpoints/")
         assert set(site.states().values()) == {"READY"}
         assert "step" in site.ok("logs", "-n", "3")
+        assert _clock("chief") - _clock("ps0") > 3500
+        _assert_the_chief_recovers(site)
         site.ok("stop")
         run.wait()
-        assert "checkpoints/model.ckpt-" in site.ok("collect")
-        table.record("48 MaxSessions 1, MaxStartups 3", None, None, None, startup_s)
-    for name in HOSTS:
+        collected = json.loads(site.ok("collect", "--json"))
+        assert collected["checkpoints"][0]["step"] == max(site.saved_steps("worker:0", "chief"))
+        table.record("48 MaxSessions 1, MaxStartups 3", None, None, None, site.startup_s)
+    for name in hosts:
         ssh(name, f"chmod -R u+w {NEW_HOME}; rm -r {NEW_HOME}")
+
+
+def _assert_the_chief_recovers(site):
+    """Kill the chief, whose clock is ahead, after a copy of its checkpoint was made."""
+    site.wait_for_replica()
+    tasks = site.tasks()
+    assert all(task["age_s"] < 600 for task in tasks.values())
+    before, saved = site.step("worker:0", "chief"), site.saved_step("worker:0", "chief")
+    killed_at = time.monotonic()
+    MACHINES["chief"].kill([tasks["worker:0"]["pid"]])
+    lost = site.steps_lost("worker:0", "chief", before)
+    site.wait_for_step("worker:0", "chief", beyond=before - lost)
+    recovered_s = time.monotonic() - killed_at
+    assert site.restored_steps("worker:0", "chief")[-1] >= saved > 0
+    name = "28 kill -9 of a chief whose clock is an hour ahead"
+    table.record(name, None, recovered_s, lost, site.startup_s)
+
+
+def _clock(host):
+    python = "/opt/python/bin/python"
+    return float(MACHINES[host].root(python, "-c", "import time; print(time.time())"))
 
 
 def test_check_finds_problems_before_a_start(tmp_path):

@@ -7,17 +7,13 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from support import warm
+from support.projects import without_tensorflow
 from support.training import STUB, Training
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SAVE = """
-import tensorflow as tf
-checkpoint = tf.train.Checkpoint(weights=tf.Variable(tf.random.uniform([40_000_000])))
-tf.train.CheckpointManager(checkpoint, "checkpoints", 1).save(checkpoint_number=7)
-"""
+MEGA = 1_000_000
 pytestmark = pytest.mark.slow
 MOMENTS = {
     "its record is written": lambda run: list(run.folder.glob("runs/*/run.json")),
@@ -34,7 +30,8 @@ def states(run: Training) -> set[str]:
 def kill_command(run: Training, *words: str, when) -> None:
     """Run `tfdeploy WORDS`, and kill its process group as soon as `when` holds."""
     with run.start_command(*words) as command:
-        run.until(lambda: when() or command.process.poll() is not None, "the moment")
+        ended = command.process.poll
+        run.until(lambda: when() or ended() is not None, "the moment", every_s=0.02)
         assert command.process.poll() is None, command.output
         os.killpg(command.process.pid, signal.SIGKILL)
 
@@ -65,7 +62,7 @@ def test_hosts_finish_a_start_whose_controller_was_killed(training):
     run = training(STUB, "--hold")
     run.ok("push")
     with run.start_command("start") as command:
-        run.until(lambda: run.processes(), "a supervisor")
+        run.until(lambda: run.processes(), "a supervisor", every_s=0.02)
         os.kill(command.process.pid, signal.SIGKILL)
         command.process.wait()
     run.until(lambda: set(run.states().values()) == {"READY"}, "READY")
@@ -99,11 +96,22 @@ def test_a_killed_stop_is_completed_by_the_next(training):
     assert set(run.states().values()) == {"STOPPED"}
 
 
-def test_a_killed_collect_leaves_no_partial_checkpoint_and_is_completed(training):
-    run = training(STUB, "--hold", "--steps=0").start()
+def save(folder: Path) -> Path:
+    """Write a checkpoint that takes long to collect; return its data file."""
+    folder.mkdir(exist_ok=True)
+    data = folder / "ckpt-7.data-00000-of-00001"
+    data.write_bytes(os.urandom(160 * MEGA))
+    (folder / "ckpt-7.index").write_text("its index")
+    (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-7"\n')
+    return data
+
+
+def test_a_killed_collect_leaves_no_partial_checkpoint_and_is_completed(training, tmp_path):
+    # TensorFlow would reject this checkpoint.
+    host = {"python": without_tensorflow(tmp_path / "python")}
+    run = training(STUB, "--hold", "--steps=0", host=host).start()
     work = run.work("worker:0")
-    assert warm.run("-c", SAVE, cwd=work).returncode == 0
-    data = work / "checkpoints" / "ckpt-7.data-00000-of-00001"
+    data = save(work / "checkpoints")
     kill_command(run, "collect", when=lambda: list(run.run_folder.glob(".incoming/*data*")))
     assert not (run.run_folder / "checkpoints" / "checkpoint").exists()
     assert list(run.run_folder.glob("checkpoints/*.index")) == []

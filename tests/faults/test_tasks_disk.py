@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 MEGA = 1 << 20
+BLOCK = 4096
 ENDLESS_LOG = "for n in range(250_000): print('line', n, 'of the log', '.' * 80)"
 
 
@@ -26,8 +27,11 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_run_resumes_after_its_disk_was_full_at_a_checkpoint(disk, training):
-    run = training("train_async.py", "--steps=1000000", host={"directory": str(disk)}).start()
+    tasks, host = {"ps": 1, "workers": 1}, {"directory": str(disk)}
+    run = training("train_async.py", "--steps=1000000", tasks=tasks, host=host).start()
     run.wait_for_checkpoint()
+    # On the full disk the log can still grow in its last block: the error must fit there.
+    run.until(lambda: len(run.log("worker:0")) % BLOCK < BLOCK - 1500, "space in the log's block")
     fault = Fault(run)
     fill(disk / "filler")
     fault.wait_for_detection("worker:0", "FAILED")

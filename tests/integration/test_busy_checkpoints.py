@@ -64,8 +64,11 @@ Path("seen.json").write_text(json.dumps({"strange": sorted(strange), "steps": st
 """
 
 
-def saving(world, checkpoint_dir: str, size: int, pause_s: float = 0.0) -> Project:
-    """Start a chief that saves checkpoints of `size` bytes until it finds the file `go`."""
+def saving(world, checkpoint_dir: str, size: int, pause_s: float = 0.01) -> Project:
+    """Start a chief that saves checkpoints of `size` bytes until it finds the file `go`.
+
+    A collect takes longer than many of the default pauses.
+    """
     name, host = list(world.hosts().items())[-1]
     hosts = {name: {**host, "ps": 0, "workers": 1, "ports": free_ports(2)}}
     options = {

@@ -181,7 +181,7 @@ def test_a_start_that_fails_is_no_end(local):
 
 
 @pytest.mark.slow
-def test_max_duration_is_an_end_and_no_failure(local):
+def test_max_duration_ends_the_run_without_a_controller_and_is_no_failure(local):
     training = {"max_duration_s": 4}
     notes = Notes(local, "--hold", notify={"on_end": [], "on_failure": ["x"]}, training=training)
     notes.project.ok("push")
@@ -189,6 +189,10 @@ def test_max_duration_is_an_end_and_no_failure(local):
     (note,) = notes.wait()
     assert (note["summary"]["result"], note["summary"]["exit"]) == ("ended", 0)
     assert note["summary"]["reason"].startswith("max_duration_s (4 s) has passed")
+    until(lambda: notes.project.processes() == {}, "the end of the supervisors")
+    tasks = notes.project.status()
+    assert {task["state"] for task in tasks.values()} == {"STOPPED"}
+    assert tasks["worker:0"]["reason"].startswith("max_duration_s (4 s) has passed")
 
 
 @pytest.mark.slow

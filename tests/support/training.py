@@ -63,9 +63,9 @@ class Training(Project):
             shutil.copy(SCRIPTS / script, created.folder / "train.py")
         return created
 
-    def until(self, holds: Callable[[], Any], what: str) -> Any:
+    def until(self, holds: Callable[[], Any], what: str, *, every_s: float = 0.1) -> Any:
         """Wait for `holds` as long as the tasks write anything: logs, states, checkpoints."""
-        return until(holds, what, self._file_sizes)
+        return until(holds, what, self._file_sizes, every_s=every_s)
 
     def _file_sizes(self) -> dict[Path, int]:
         files = self.on("here").glob("runs/**/*") if self.on("here").is_dir() else ()

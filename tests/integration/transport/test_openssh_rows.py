@@ -215,11 +215,16 @@ def test_a_setting_that_leads_nowhere_is_named(site, row, message):
 
 
 @as_root
-@pytest.mark.parametrize("transport", ["fabric", "openssh"])
 @pytest.mark.parametrize(
-    ("shell", "only_there"), [("fish", "set -q FISH_VERSION"), ("tcsh", "test $?tcsh = 1")]
+    ("transport", "shell", "only_there"),
+    [
+        ("openssh", "fish", "set -q FISH_VERSION"),
+        ("openssh", "tcsh", "test $?tcsh = 1"),
+        ("fabric", "tcsh", "test $?tcsh = 1"),
+    ],
 )
 def test_a_user_with_another_login_shell(site, transport, shell, only_there):
+    """Fabric sends the shell the same text; with fish too in faults/test_machines_unusual."""
     path = shutil.which(shell)
     if not path:
         pytest.skip(f"{shell} missing: apt-get install {shell}")
