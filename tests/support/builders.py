@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import subprocess
 import sys
@@ -103,6 +104,7 @@ def as_unprivileged_user(folder):
         return
     for path in (folder, *folder.rglob("*")):
         os.chown(path, NOBODY_UID, -1, follow_symlinks=False)
+    codecs.lookup("idna")  # of connections: the user may be unable to read Python's modules
     os.seteuid(NOBODY_UID)
     try:
         yield
