@@ -25,17 +25,22 @@ def arrange(items: list[pytest.Item]) -> None:
     costs = read()
     of_group: Counter[str] = Counter()
     for item in items:
-        group = _group(item)
-        if group != item.nodeid:
-            item.add_marker(pytest.mark.xdist_group(group))
-        of_group[group] += costs.get(item.nodeid, 0)
-    items.sort(key=lambda item: -of_group[_group(item)])
+        name = group(item)
+        if name != item.nodeid:
+            item.add_marker(pytest.mark.xdist_group(name))
+        of_group[name] += costs.get(item.nodeid, 0)
+    items.sort(key=lambda item: -of_group[group(item)])
 
 
-def _group(item: pytest.Item) -> str:
+def group(item: pytest.Item) -> str:
     """Return the module and the parameters of its fixtures that the test uses, or the test's id."""
     definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
-    shared = sorted(name for name, found in definitions.items() if found[-1].scope == "module")
+    # pytest also stores a test's own parameters there, without the file of a fixture.
+    shared = sorted(
+        name
+        for name, found in definitions.items()
+        if found[-1].scope == "module" and found[-1].baseid
+    )
     if not shared:
         return item.nodeid
     callspec = getattr(item, "callspec", None)
