@@ -6,14 +6,20 @@ import json
 import os
 import shutil
 import subprocess
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from support import command_line, evidence
-from support.machines import HOSTS, ROOT, SET, SSH_CONFIG, running_commands, ssh
-from support.waiting import until
+from support.machines import (
+    HOSTS,
+    ROOT,
+    SET,
+    SSH_CONFIG,
+    assert_nothing_runs_but,
+    running_commands,
+    ssh,
+)
 
 
 @dataclass(frozen=True)
@@ -79,13 +85,6 @@ def project(tmp_path) -> Project:
 
 @pytest.fixture(autouse=True)
 def no_process_is_left(hosts_are_up):
-    """Check after each test that no process of the user is left on any host.
-
-    When a connection is closed, its agent needs a moment to exit.
-    """
+    """Check after each test that no process of the user is left on any host."""
     yield
-
-    nothing = {host: [] for host in HOSTS}
-    with suppress(AssertionError):
-        until(lambda: running_commands() == nothing, "the end of all processes", running_commands)
-    assert running_commands() == nothing
+    assert_nothing_runs_but({host: [] for host in HOSTS})

@@ -180,8 +180,9 @@ class Machine:
         if os.geteuid() != 0:
             return leftovers.parsed(self.shell(leftovers.LISTING))
         enter = ["nsenter", "--target", self._first_process, "--mount", "--pid"]
-        argv = [*enter, *leftovers.LISTING.split()]
-        return leftovers.parsed(subprocess.run(argv, capture_output=True, text=True).stdout)
+        argv = [*enter, "sh", "-c", f"{leftovers.LISTING}; true"]  # ps fails if it finds none
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        return leftovers.parsed(done.stdout)
 
     def kill(self, pids: Iterable[int]) -> None:
         if every := " ".join(map(str, pids)):
@@ -217,16 +218,9 @@ def repaired_machines() -> Iterator[None]:
     try:
         yield
         now = starts()
-        expected = {name: [bystander] if now[name] == since[name] else [] for name in MACHINES}
-        with suppress(AssertionError):
-            # A supervisor may try to report its end for a minute.
-            until(
-                lambda: running_commands() == expected,
-                "nothing but the bystanders",
-                running_commands,
-            )
-        found = running_commands()
-        assert found == expected, f"found {found}, expected {expected}"
+        assert_nothing_runs_but(
+            {name: [bystander] if now[name] == since[name] else [] for name in MACHINES}
+        )
     finally:
         repair()
         for machine in MACHINES.values():
@@ -236,6 +230,15 @@ def repaired_machines() -> Iterator[None]:
 def running_commands() -> dict[str, list[str]]:
     """Return the command lines of the user's processes by machine."""
     return {name: list(machine.processes().values()) for name, machine in MACHINES.items()}
+
+
+def assert_nothing_runs_but(expected: dict[str, list[str]]) -> None:
+    """Wait until the user's processes are these: a supervisor may try to report its end for a
+    minute, and the agent of a closed connection needs a moment to exit."""
+    with suppress(AssertionError):
+        until(lambda: running_commands() == expected, "the end of all others", running_commands)
+    found = running_commands()
+    assert found == expected, f"found {found}, expected {expected}"
 
 
 def repair() -> None:
