@@ -31,8 +31,7 @@ def _resume(site, task, host, before, *words):
     """Resume, wait until the task continues on the host, and return the lost steps."""
     restores = len(site.restored_steps(task, host))
     site.ok("resume", *words)
-    site.until(lambda: len(site.restored_steps(task, host)) > restores, "a restored checkpoint")
-    lost = site.steps_lost(task, host, before)
+    lost = site.steps_lost(task, host, before, restores)
     site.wait_for_step(task, host, beyond=before - lost)
     assert set(site.states().values()) == {"READY"}
     return lost

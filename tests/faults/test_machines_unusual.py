@@ -8,7 +8,6 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from support import sites
 from support.machines import FAULTY, MACHINES, ssh
 from support.sites import PROJECT, STUB, training
 from support.waiting import until
@@ -104,16 +103,16 @@ def _small_disk_files():
     return sorted(MACHINES["worker1"].shell(f"find {releases}; du -sm {releases}").splitlines())
 
 
-def test_a_run_works_with_all_that_is_unusual_at_once(tmp_path, monkeypatch):
+def test_a_run_works_with_all_that_is_unusual_at_once(tmp_path):
     """Strict sshds, other login shells, a Python in the home, and a clock an hour ahead."""
-    monkeypatch.setattr(sites, "RUNS", f"/home/trainer/{NEW_HOME}/{PROJECT}/runs")
     own = {"python": f"~/{NEW_HOME}/python/bin/python", "directory": f"~/{NEW_HOME}"}
     hosts = {"ps0": {"ps": 1, **own}, "chief": {"workers": 1, **own}}
     for name in hosts:
         ssh(name, f"mkdir {NEW_HOME} && ln -s /opt/python {NEW_HOME}/python")
-    # With TensorFlow: gRPC in Python, which the stub has, stands still until the hour is over.
+    more = {"training": {"replicas": 1}, "runs_folder": f"/home/trainer/{NEW_HOME}/{PROJECT}/runs"}
+    # With TensorFlow: gRPC in Python, as in train_stub.py, stands still until the hour is over.
     with (
-        training(tmp_path, "train_async.py", hosts=hosts, training={"replicas": 1}) as site,
+        training(tmp_path, "train_async.py", hosts=hosts, **more) as site,
         strict_sshds(),
         login_shells(ps0="/usr/bin/fish", chief="/bin/tcsh"),
         clock_an_hour_ahead(MACHINES["chief"]),

@@ -34,8 +34,8 @@ STEPS = "--steps=1000000"
 class Site:
     """A project on the compose hosts.
 
-    `hosts` are those of hosts.toml by name; the name is also the address. `startup_s` is how long
-    `tfdeploy start` took.
+    `hosts` are those of hosts.toml by name; the name is also the address. `runs_folder` is where
+    the hosts store the runs. `startup_s` is how long `tfdeploy start` took.
     """
 
     folder: Path
@@ -44,6 +44,7 @@ class Site:
     hosts: dict[str, dict[str, Any]]
     training: dict[str, Any] = field(default_factory=dict)
     top: dict[str, Any] = field(default_factory=dict)
+    runs_folder: str = RUNS
     startup_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -71,7 +72,10 @@ class Site:
 
     def _file_sizes(self) -> list[str]:
         powered = [MACHINES[name] for name, since in starts().items() if since]
-        return [machine.shell(f"find {RUNS} -type f -printf '%p %s\\n'") for machine in powered]
+        return [
+            machine.shell(f"find {self.runs_folder} -type f -printf '%p %s\\n'")
+            for machine in powered
+        ]
 
     def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
         evidence.used(self)
@@ -89,7 +93,7 @@ class Site:
         for name, since in starts().items():
             if since:
                 machine = MACHINES[name]
-                logs = machine.shell(f"tail -n 40 {RUNS}/*/logs/*.log 2>&1")
+                logs = machine.shell(f"tail -n 40 {self.runs_folder}/*/logs/*.log 2>&1")
                 found[f"{name}.txt"] = f"{machine.shell('ps -ef')}\n{logs}"
         return found
 
@@ -132,7 +136,7 @@ class Site:
 
     def saved_step(self, task: str, host: str) -> int:
         """Return the step of the checkpoint that the task would restore now, or -1."""
-        work = f"{RUNS}/{self.run}/{task.replace(':', '-')}/work"
+        work = f"{self.runs_folder}/{self.run}/{task.replace(':', '-')}/work"
         state = MACHINES[host].read(f"{work}/checkpoints/checkpoint")
         found = re.search(r'^model_checkpoint_path: ".*-(\d+)"', state, re.M)
         return int(found[1]) if found else -1
@@ -147,7 +151,7 @@ class Site:
         return max(_checkpoint_steps(names))
 
     def _steps(self, host: str, folder: str) -> list[int]:
-        return _checkpoint_steps(MACHINES[host].names(f"{RUNS}/{self.run}/{folder}"))
+        return _checkpoint_steps(MACHINES[host].names(f"{self.runs_folder}/{self.run}/{folder}"))
 
     def wait_for_replica(self) -> int:
         """Wait until a checkpoint has just been copied to another machine; return its step."""
@@ -157,7 +161,7 @@ class Site:
 
     def log(self, task: str, host: str) -> list[str]:
         """Read the log on the machine itself, which may have no network."""
-        path = f"{RUNS}/{self.run}/logs/{task.replace(':', '-')}.log"
+        path = f"{self.runs_folder}/{self.run}/logs/{task.replace(':', '-')}.log"
         return MACHINES[host].read(path).splitlines()
 
     def steps(self, task: str, host: str) -> list[int]:
@@ -174,12 +178,14 @@ class Site:
         matches = [re.match(r"restored step (\d+)", line) for line in self.log(task, host)]
         return [int(match[1]) for match in matches if match]
 
-    def steps_lost(self, task: str, host: str, before: int) -> int:
-        """Wait until the task has restored a checkpoint; return the steps lost since `before`.
+    def steps_lost(self, task: str, host: str, before: int, restores: int = 0) -> int:
+        """Wait until the task has restored more than `restores` checkpoints; return the steps lost
+        since `before`.
 
         The task may have saved a step that it had not logged yet.
         """
-        self.until(lambda: self.restored_steps(task, host), f"{task} to restore a checkpoint")
+        what = f"{task} to restore a checkpoint"
+        self.until(lambda: len(self.restored_steps(task, host)) > restores, what)
         return max(0, before - self.restored_steps(task, host)[-1])
 
     def wait_for_step(self, task: str, host: str, beyond: int) -> int:
