@@ -18,6 +18,7 @@ from support.recipes import RecipeRun, copied_to
 from support.waiting import until
 
 import tfdeploy
+from tfdeploy.agent.releases import work_directory
 from tfdeploy.agent.supervision import spawn
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config.overrides import override
@@ -74,10 +75,8 @@ def start(task: Launch, source: Path, folder: Path) -> Script:
     work.mkdir(parents=True)
     for entry in source.iterdir():
         (work / entry.name).symlink_to(entry)
-    for place, target in task.links.items():
-        (work / place).symlink_to(target)
-    for place, text in task.files.items():
-        (work / place).write_text(text)
+    work_directory.write_files(task, str(work))
+    work_directory.make_links(task, str(work))
     task = task.in_directory(str(work))
     _, *words = task.argv  # after the name of Python
     env = spawn.environment(task, dict(os.environ), "", str(AGENT), str(task_dir))

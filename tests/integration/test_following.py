@@ -75,7 +75,7 @@ class FollowedRun:
 
     def __init__(self, project: Project, relay: Relay) -> None:
         self.project, self.relay = project, relay
-        self.log = project.on("one") / "runs" / project.runs[-1] / "logs" / "worker-0.log"
+        self.log = project.log_file("one", "worker:0")
         self.run = runs.load(project.folder / "hosts.toml")
         self.written: list[str] = []
         self.events: list[Any] = []

@@ -133,8 +133,8 @@ def test_all_workers_continue_from_the_chiefs_file_after_a_kill_of_any(by_ssh, p
 def _attempts(project: Project, task: str) -> list[str]:
     """Return what the task logged in each attempt, beginning with the step that it starts from."""
     host = {"worker:0": "one", "worker:1": "two"}[task]
-    log = project.on(host) / "runs" / project.runs[-1] / "logs" / f"{task.replace(':', '-')}.log"
-    return re.split(r"from step (?=\d)", log.read_text())[1:] or [""]
+    log = project.log_file(host, task).read_text()
+    return re.split(r"from step (?=\d)", log)[1:] or [""]
 
 
 def _wait_until_both_have_continued(project: Project, times: int) -> list[str]:

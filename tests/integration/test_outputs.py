@@ -520,7 +520,7 @@ def test_an_evaluator_on_another_host_finds_each_model_and_checkpoint_of_the_chi
     project.ok("push")
     project.ok("start")
     chief = work_folders(project)["one"]
-    log = project.on("two") / "runs" / project.runs[-1] / "logs/evaluator-0.log"
+    log = project.log_file("two", "evaluator:0")
 
     def until_evaluated(line: str) -> None:
         until(lambda: f"{line}\n" in log.read_text(), line, log.read_text)

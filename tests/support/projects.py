@@ -124,6 +124,10 @@ class Project:
         host = list(self.hosts)[0 if task.startswith("ps") else -1]
         return self.on(host) / "runs" / self.runs[-1] / task.replace(":", "-") / "work"
 
+    def log_file(self, host: str, task: str) -> Path:
+        """Return the log of a task of the newest run on a host."""
+        return self.on(host) / "runs" / self.runs[-1] / "logs" / f"{task.replace(':', '-')}.log"
+
     def releases(self, host: str) -> set[Path]:
         """Return the complete releases on a host."""
         return set(self.on(host).glob("releases/[!.]*"))
