@@ -18,6 +18,7 @@ from support.builders import as_unprivileged_user, end_processes, start_python
 from support.ports import free_port
 
 import tfdeploy
+from tfdeploy.agent.machine import interfaces
 
 FOLDER = Path(tfdeploy.__file__).parent / "inside" / "preload"
 PACKAGE = FOLDER.parents[2]
@@ -32,6 +33,34 @@ while True:
     assert peer[0].endswith((".1", "::1")), peer
     connection.sendall(b"admitted")
     connection.close()
+"""
+# Accepts the first connection only when it is told to, and prints what it hears.
+LISTEN_LATE = """
+import socket
+listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+print(listener.getsockname()[1], flush=True)
+input()
+print(listener.accept()[0].recv(99).decode(), flush=True)
+"""
+CLOSE_AT_ONCE = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as client:
+    client.sendall(b"my address")
+print("closed", flush=True)
+"""
+# Connects to one server from 16 processes at the same moment; prints their ports and exits.
+CONNECT_AT_ONCE = """
+import os, socket, sys, time
+begin = time.time() + 0.3
+for _ in range(16):
+    if not os.fork():
+        while time.time() < begin:
+            pass
+        client = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+        os.write(1, b"%d " % client.getsockname()[1])
+        os._exit(0)
+ends = [os.wait()[1] for _ in range(16)]
+print(*set(ends), flush=True)
 """
 # Forbids sockets of the family 16, AF_NETLINK, to this process. Source: seccomp(2). The filter:
 # load the system call's number; if it is socket(2), load the family; if that is 16, fail.
@@ -185,6 +214,41 @@ def test_another_user_who_closes_at_once_is_not_heard(listen, tmp_path):
         assert answer("127.0.0.1", port) == "reset"
     refused = re.findall(r"\((\d+) so far\)", (tmp_path / "errors").read_text())
     assert int(refused[-1]) == 128  # of 201, reported at each power of two
+
+
+def local_ports(count):
+    """Return free ports in a row, as TFDEPLOY_LOCAL_PORTS has them."""
+    firsts = iter(free_port, 0)
+    first = next(port for port in firsts if all(map(is_free, range(port, port + count))))
+    return f"{first} {first + count - 1}"
+
+
+@pytest.mark.parametrize("netlink", [True, False], ids=["sock_diag", "tables"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "own"])
+def test_a_process_of_this_user_that_closes_at_once_is_heard(tmp_path, address, netlink):
+    """NCCL's processes send the first one their addresses in this way."""
+    address = next(interfaces.addresses())[0] if address == "own" else address
+    (tmp_path / "peers").write_text("")
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_PEERS": str(tmp_path / "peers")}
+    env["TFDEPLOY_LOCAL_PORTS"] = local_ports(4)
+    code = LISTEN_LATE if netlink else WITHOUT_NETLINK + LISTEN_LATE
+    listener = start_python(code, env=env, stdin=subprocess.PIPE)
+    client = start_python(CLOSE_AT_ONCE, address, listener.first_line, env=env)
+    listener.stdin.write("\n")
+    listener.stdin.close()
+    heard = listener.stdout.readline().strip()
+    end_processes([client, listener])
+    assert heard == "my address"
+
+
+def test_processes_that_connect_at_the_same_moment_have_different_ports(listen):
+    first, last = map(int, (ports := local_ports(32)).split())
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_LOCAL_PORTS": ports}
+    connected = start_python(CONNECT_AT_ONCE, str(listen(guarded=False)), env=env)
+    end_processes([connected])
+    *used, end = map(int, connected.first_line.split())
+    assert end == 0
+    assert len({*used} & {*range(first, last + 1)}) == 16
 
 
 def test_without_a_list_everybody_is_admitted(listen, tmp_path):

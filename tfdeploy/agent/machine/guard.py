@@ -27,6 +27,7 @@ MAX_NAMED = 5
 # The path of the library by the process that prepared it: a forked process needs its own.
 _prepared: Dict[int, str] = {}
 _held: List[socket.socket] = []
+_local: List[Range] = []  # what hold_local_ports returns
 
 
 class NotLoadable(Exception):
@@ -89,6 +90,8 @@ def _copy_to_memory(file: str, why: str) -> str:
 
 COUNT = 128  # for each server that a task connects to, within the minute of TIME_WAIT
 LOWEST, HIGHEST = 10_240, 19_999  # below those of `ports = "auto"`, and of other connections
+LOCAL_COUNT = 32  # the same: a host may have 16 GPUs, and each process connects to the first one
+LOCAL_LOWEST, LOCAL_HIGHEST = 61_440, 65_535  # above those of other connections
 TRIES = 50
 FEW = 8
 
@@ -98,16 +101,36 @@ def hold_ports(task_dir: str) -> Range:
 
     The task's directory names them. Raises OSError if there are no such ports.
     """
-    first, last = _hold_ports()
-    text = "{} {}".format(first, last)
-    filesystem.replace_file(paths.source_ports(task_dir), text.encode())
-    return first, last
+    for _ in range(TRIES):
+        first = LOWEST + int.from_bytes(os.urandom(2), "big") % (HIGHEST - LOWEST - COUNT)
+        if _hold(first, COUNT):
+            text = "{} {}".format(first, first + COUNT - 1)
+            filesystem.replace_file(paths.source_ports(task_dir), text.encode())
+            return first, first + COUNT - 1
+    raise OSError("no {} free ports in a row".format(COUNT))
 
 
 def read_ports(task_dir: str) -> Optional[Range]:
     """Return the ports of a task; None if it has none."""
     numbers = filesystem.read_if_possible(paths.source_ports(task_dir)).split()
     return (int(numbers[0]), int(numbers[1])) if numbers else None
+
+
+def hold_local_ports() -> Optional[Range]:
+    """Hold LOCAL_COUNT ports for this user until this process ends, from which its task connects on
+    this host; return the first and the last, or None if there are no such ports.
+
+    All supervisors of a user hold the same ones, unless another program has one of them when the
+    first comes. A task hears closed connections only from the ports that its own supervisor holds.
+    """
+    if not _local:
+        blocks = (LOCAL_HIGHEST + 1 - LOCAL_LOWEST) // LOCAL_COUNT
+        for number in range(os.geteuid(), os.geteuid() + TRIES):
+            first = LOCAL_LOWEST + number % blocks * LOCAL_COUNT
+            if _hold(first, LOCAL_COUNT):
+                _local.append((first, first + LOCAL_COUNT - 1))
+                break
+    return _local[0] if _local else None
 
 
 def some_ports(ports: Range) -> List[int]:
@@ -117,20 +140,18 @@ def some_ports(ports: Range) -> List[int]:
     return [first + (start + number) % count for number in range(min(count, FEW))]
 
 
-def _hold_ports() -> Range:
-    for _ in range(TRIES):
-        first = LOWEST + int.from_bytes(os.urandom(2), "big") % (HIGHEST - LOWEST - COUNT)
-        held: List[socket.socket] = []
-        try:
-            for port in range(first, first + COUNT):
-                held.append(sockets.bind(port, socket.SO_REUSEPORT))
-        except OSError:  # one of them is in use
-            for each in held:
-                each.close()
-            continue
-        _held.extend(held)
-        return first, first + COUNT - 1
-    raise OSError("no {} free ports in a row".format(COUNT))
+def _hold(first: int, count: int) -> bool:
+    """Hold these ports. Returns whether they were free, or had only sockets of this user."""
+    held: List[socket.socket] = []
+    try:
+        for port in range(first, first + count):
+            held.append(sockets.bind(port, socket.SO_REUSEPORT))
+    except OSError:
+        for each in held:
+            each.close()
+        return False
+    _held.extend(held)
+    return True
 
 
 # What it does not cover

@@ -13,7 +13,8 @@ from .. import children, paths
 from ..machine import guard, interfaces, process
 
 SAVES, VERSIONS = "TFDEPLOY_SAVES", "TFDEPLOY_VERSIONS"
-PEERS, SOURCE_PORTS = "TFDEPLOY_PEERS", "TFDEPLOY_SOURCE_PORTS"
+PEERS = "TFDEPLOY_PEERS"
+LOCAL_PORTS, SOURCE_PORTS = "TFDEPLOY_LOCAL_PORTS", "TFDEPLOY_SOURCE_PORTS"
 # A task with one of these variables imports the modules of the folder inside/.
 NEEDS_INSIDE = (
     VERSIONS,
@@ -33,6 +34,9 @@ def spawn(
     """
     env = environment(launch, dict(os.environ), mark, paths.agent(), os.path.realpath(task_dir))
     env.update(_preloaded_if_possible(launch, env, task_dir))
+    local_ports = guard.hold_local_ports() if PEERS in env else None
+    if local_ports:
+        env[LOCAL_PORTS] = "{} {}".format(*local_ports)
     for name, value in _interface_variables(launch).items():
         env.setdefault(name, value)
     with suppress(OSError):

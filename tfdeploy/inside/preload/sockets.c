@@ -7,14 +7,16 @@
  * - from another machine: from an address that is listed in the file TFDEPLOY_PEERS, one in a line;
  *   "10.0.0.1 21000 21127" lists only these ports of it, from the first to the last;
  * - from this machine: from a process of this user, or of root, as the kernel answers (sock_diag(7))
- *   or, where it has no such answer, as /proc/net/tcp shows (proc(5)).
+ *   or, where it has no such answer, as /proc/net/tcp shows (proc(5)). Of a connection that its
+ *   process has closed already, the kernel knows no user; NCCL's processes meet in this way. Then its
+ *   port decides: it must be one of TFDEPLOY_LOCAL_PORTS, "61440 61471".
  * Without TFDEPLOY_PEERS everybody may connect.
  *
  * connect() turns on TCP keepalive (tcp(7)). gRPC's clients do not use it: a call whose server has
- * lost the connection would wait for its answer forever. With TFDEPLOY_SOURCE_PORTS, "21000 21127",
- * it connects from one of these ports, by which other hosts of the run know this user: while the
- * task's supervisor holds them, no other user's socket can be bound to them (SO_REUSEPORT,
- * socket(7)).
+ * lost the connection would wait for its answer forever. It connects to this machine from one of
+ * TFDEPLOY_LOCAL_PORTS, and to others from one of TFDEPLOY_SOURCE_PORTS, by which they know this
+ * user: while the task's supervisor holds them, no other user's socket can be bound to them
+ * (SO_REUSEPORT, socket(7)).
  *
  * Only functions of glibc 2.17 and raw system calls are used, so that it loads on any host on which
  * TensorFlow does. build.sh builds it.
@@ -34,6 +36,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* A connection of which one side is gone is noticed after KEEPALIVE_S seconds, as the other side's
@@ -49,7 +52,18 @@ __attribute__((used)) static const char source_sha256[] = SOURCE_SHA256;
 
 static char peers_file[4096];
 static int is_guarded;
-static unsigned first_port, last_port; /* 0: any */
+static struct range {
+    unsigned first, last; /* 0: none */
+} local_ports, source_ports;
+
+static struct range read_range(const char *name)
+{
+    struct range found, none = {0};
+    const char *text = getenv(name);
+    if (!text || sscanf(text, "%u %u", &found.first, &found.last) != 2 || found.first > found.last)
+        return none;
+    return found;
+}
 
 __attribute__((constructor)) static void read_settings(void)
 {
@@ -57,9 +71,8 @@ __attribute__((constructor)) static void read_settings(void)
     is_guarded = path != NULL;
     if (path && strlen(path) < sizeof peers_file)
         strcpy(peers_file, path); /* else the list is empty: only this host's own user is admitted */
-    const char *ports = getenv("TFDEPLOY_SOURCE_PORTS");
-    if (!ports || sscanf(ports, "%u %u", &first_port, &last_port) != 2 || first_port > last_port)
-        first_port = last_port = 0;
+    local_ports = read_range("TFDEPLOY_LOCAL_PORTS");
+    source_ports = read_range("TFDEPLOY_SOURCE_PORTS");
 }
 
 /* One end of a connection. An IPv4 address is written as IPv6 does: ::ffff:a.b.c.d. */
@@ -175,9 +188,11 @@ struct connection {
 };
 
 /* A socket that its process has closed has inode 0, and a user that means nothing. */
-static enum owner owner_of(unsigned user, unsigned long inode)
+static enum owner owner_of(unsigned user, unsigned long inode, unsigned port)
 {
-    return inode && (user == geteuid() || user == 0) ? OURS : FOREIGN;
+    int is_ours = inode ? user == geteuid() || user == 0
+                        : local_ports.first && local_ports.first <= port && port <= local_ports.last;
+    return is_ours ? OURS : FOREIGN;
 }
 
 /* Returns who owns the peer's socket if this row of /proc/net/tcp or tcp6 is its own. */
@@ -195,7 +210,7 @@ static int owner_in_row(const char *row, void *wanted)
         return UNKNOWN;
     if (sscanf(row, " %*x %*x:%*x %*x:%*x %*x %u %*d %lu", &user, &inode) != 2)
         return FOREIGN;
-    return owner_of(user, inode);
+    return owner_of(user, inode, local.port);
 }
 
 static void to_id(const struct endpoint *end, int family, __be16 *port, __be32 *address)
@@ -246,7 +261,7 @@ static enum owner ask_kernel(const struct endpoint *local, const struct endpoint
     if (answer.socket.id.idiag_sport != id->idiag_sport ||
         answer.socket.id.idiag_dport != id->idiag_dport)
         return UNKNOWN;
-    return owner_of(answer.socket.idiag_uid, answer.socket.idiag_inode);
+    return owner_of(answer.socket.idiag_uid, answer.socket.idiag_inode, local->port);
 }
 
 /* A table may lack a row that was just moved, so it is read more than once. */
@@ -377,38 +392,81 @@ static int bind_to_port(int socket, int family, unsigned port)
     return bind(socket, (struct sockaddr *)&ipv6, sizeof ipv6);
 }
 
-/* Binds a socket that is about to connect to one of the task's ports, from which there is no such
- * connection yet. Without a free one it stays as it is: other hosts then refuse it. */
-static void bind_to_own_port(int socket, const struct sockaddr *address, socklen_t size)
+/* Returns a socket whose name no other process gets while it is open, or -1. */
+static int claim_port(unsigned port)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int claim = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int size = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "tfdeploy-port-%u", port);
+    if (claim >= 0 && bind(claim, (struct sockaddr *)&name,
+                           offsetof(struct sockaddr_un, sun_path) + 1 + size)) {
+        close(claim);
+        return -1;
+    }
+    return claim;
+}
+
+/* Sets the port of `source` to one of `ports` from which there is no connection to `remote` yet.
+ * Returns 0 if there is none. Of two processes that connect to one server at the same moment, the
+ * second may not connect from the port of the first, so each claims its port first, and closes
+ * `claim` when it is connected. Another user can take the names of claims, but not the ports: then
+ * the second round does without. */
+static int choose_port(struct range ports, struct endpoint *source, const struct endpoint *remote,
+                       int *claim)
 {
     static unsigned used;
-    unsigned count = last_port - first_port + 1;
+    unsigned count = ports.first ? ports.last - ports.first + 1 : 0, taken = 0;
+    unsigned start = getpid() * 7 + __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < count || (taken && i < 2 * count); i++) {
+        source->port = ports.first + (start + i) % count;
+        *claim = i < count ? claim_port(source->port) : -1;
+        if (i < count && *claim < 0)
+            taken++;
+        else if (ask_kernel(source, remote) == UNKNOWN)
+            return 1;
+        else if (*claim >= 0)
+            close(*claim);
+    }
+    *claim = -1;
+    return 0;
+}
+
+/* Binds a socket that is about to connect to one of this user's ports, and returns its claim, or
+ * -1. Without a free port the socket stays as it is: other hosts then refuse it. */
+static int bind_to_own_port(int socket, const struct sockaddr *address, socklen_t size)
+{
     struct sockaddr_storage bound, to = {0};
     socklen_t bound_size = sizeof bound;
     struct endpoint own, source, remote;
-    if (!first_port || size > sizeof to || get_option(socket, SO_TYPE) != SOCK_STREAM)
-        return;
+    int claim = -1;
+    if (!(local_ports.first || source_ports.first) || size > sizeof to ||
+        get_option(socket, SO_TYPE) != SOCK_STREAM)
+        return -1;
     memcpy(&to, address, size);
     if (getsockname(socket, (struct sockaddr *)&bound, &bound_size) || !to_endpoint(&bound, &own) ||
         own.port) /* the program has bound it, or it connects already */
-        return;
+        return -1;
     if (!to_endpoint(&to, &remote) || !find_source(address, size, &source))
-        return;
-    unsigned start = getpid() * 7 + __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED);
-    for (unsigned i = 0; i < count; i++) {
-        source.port = first_port + (start + i) % count;
-        if (ask_kernel(&source, &remote) == UNKNOWN) {
-            bind_to_port(socket, address->sa_family, source.port);
-            return;
-        }
-    }
+        return -1;
+    int is_local = !memcmp(&source.address, &remote.address, sizeof source.address);
+    struct range ports = is_local && local_ports.first ? local_ports : source_ports;
+    if (choose_port(ports, &source, &remote, &claim))
+        bind_to_port(socket, address->sa_family, source.port);
+    return claim;
 }
 
 int connect(int socket, const struct sockaddr *address, socklen_t size)
 {
+    int claim = -1;
     if (address && (address->sa_family == AF_INET || address->sa_family == AF_INET6)) {
         keep_alive(socket);
-        bind_to_own_port(socket, address, size);
+        claim = bind_to_own_port(socket, address, size);
     }
-    return syscall(SYS_connect, socket, address, size);
+    int result = syscall(SYS_connect, socket, address, size);
+    if (claim >= 0) {
+        int error = errno;
+        close(claim);
+        errno = error;
+    }
+    return result;
 }

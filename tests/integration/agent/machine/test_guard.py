@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
+import tempfile
 
 import pytest
 from support.builders import as_unprivileged_user
@@ -11,20 +14,27 @@ from support.builders import as_unprivileged_user
 from tfdeploy.agent.machine import guard
 
 
-@pytest.fixture
-def held(tmp_path, monkeypatch):
-    """Hold the ports of a task as the unprivileged user; yield the first."""
+@pytest.fixture(params=["of a task", "local"])
+def held(tmp_path, monkeypatch, request):
+    """Hold ports as the unprivileged user; yield the first."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     sockets = []
     monkeypatch.setattr(guard, "_held", sockets)
+    monkeypatch.setattr(guard, "_local", [])
     monkeypatch.setattr(guard, "LOWEST", 20_000)  # no other test has a port there
     monkeypatch.setattr(guard, "HIGHEST", 32_767)
     with as_unprivileged_user(tmp_path):
-        first, _ = guard._hold_ports()
+        hold = guard.hold_local_ports if request.param == "local" else hold_ports_of_a_task
+        first, _ = hold()
     yield first
     for each in sockets:
         each.close()
+
+
+def hold_ports_of_a_task():
+    with tempfile.TemporaryDirectory() as task_dir:
+        return guard.hold_ports(task_dir)
 
 
 def connect_from(port, listener, *options, address=""):
@@ -62,8 +72,25 @@ def test_the_same_user_connects_from_a_port_to_several_servers(held, tmp_path):
 
 
 def test_the_ports_of_a_task_are_found_in_its_directory(tmp_path, monkeypatch):
-    monkeypatch.setattr(guard, "_hold_ports", lambda: (21_000, 21_127))
+    monkeypatch.setattr(guard, "_hold", lambda first, count: True)
     first, last = guard.hold_ports(str(tmp_path))
-    assert guard.read_ports(str(tmp_path)) == (first, last) == (21_000, 21_127)
+    assert guard.read_ports(str(tmp_path)) == (first, last) == (first, first + 127)
     assert set(guard.some_ports((first, last))) < set(range(first, last + 1))
     assert guard.read_ports(str(tmp_path / "other")) is None
+
+
+def hold_in_another_process():
+    code = "from tfdeploy.agent.machine import guard; print(*guard.hold_local_ports()); input()"
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_all_tasks_of_a_user_have_the_same_local_ports():
+    with hold_in_another_process() as one, hold_in_another_process() as other:
+        assert one.stdout.readline() == other.stdout.readline() != ""
+
+
+def test_a_task_without_free_local_ports_has_none(monkeypatch):
+    monkeypatch.setattr(guard, "_local", [])
+    monkeypatch.setattr(guard, "_hold", lambda first, count: False)
+    assert guard.hold_local_ports() is None
