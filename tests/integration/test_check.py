@@ -302,6 +302,24 @@ def test_gpus_that_tasks_could_not_use_are_an_error(
     assert [error.splitlines()[0] for error in document["errors"]] == [expected]
 
 
+@pytest.mark.parametrize("seen", [0, 2])
+def test_a_pytorch_that_sees_no_gpu_is_an_error(local, gpus, tmp_path, seen):
+    code = f"class cuda:\n    device_count = staticmethod(lambda: {seen})\n__version__ = '2.11.0'"
+    (tmp_path / "torch.py").write_text(code)
+    more = {"gpus": 2, "env": {"PYTHONPATH": str(tmp_path)}}
+    hosts = {name: {**host, **more} for name, host in local.hosts().items()}
+    document = check(local.project(hosts=hosts, training={"imports": ["torch"]}), int(seen == 0))
+    words = "here: PyTorch 2.11.0 sees 0 of its 2 GPUs"
+    assert [error.splitlines()[0] for error in document["errors"]] == [words] * (seen == 0)
+
+
+def test_an_nvidia_smi_that_fails_is_an_error(local, gpus, tmp_path):
+    gpus.behave("fails")
+    document = check(local.project(hosts=_hosts_that_see([], local, tmp_path, gpus=2)), 1)
+    [error] = document["errors"]
+    assert error.startswith("here: nvidia-smi fails: NVIDIA-SMI has failed because it couldn't co")
+
+
 def test_a_gpu_that_no_task_uses_need_not_be_visible_to_tensorflow(local, gpus, tmp_path):
     assert (
         check(local.project(hosts=_hosts_that_see([0], local, tmp_path, gpus=[0], workers=1)))[

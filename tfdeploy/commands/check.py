@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tfdeploy.planning.links import Link
     from tfdeploy.shared.records import Launch
 
+SEE_GPUS = (TENSORFLOW, "torch")  # that say how many GPUs they see without using one
 MAX_CLOCK_OFFSET_S = 5.0
 MIN_FREE_BYTES = 1 << 30  # for checkpoints and logs
 
@@ -164,27 +165,32 @@ def _invisible_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError
     listed = [facts.gpus[gpu] for gpu in gpus if gpu in facts.gpus]
     # Of several MIG instances, CUDA shows one process only some.
     expected = 1 if any(" MIG " in name for name in listed) else len(listed)
-    tensorflow = facts.imports.get(TENSORFLOW)
-    if tensorflow and not tensorflow.error and tensorflow.gpus < expected:
-        yield AgentError(
-            facts.host,
-            f"TensorFlow {tensorflow.version} sees {tensorflow.gpus} of its "
-            f"{format_count(len(listed), 'GPU')}",
-            "check that it is tensorflow-rocm, and that the user may open /dev/kfd"
-            if listed[0].startswith("AMD")
-            else "check that it is built for GPUs and finds CUDA's libraries; "
-            + (
-                "env.requirements: tensorflow[and-cuda]"
-                if facts.environment
-                else f"{facts.python} -m pip install 'tensorflow[and-cuda]'"
-            )
-            + " installs them",
-        )
+    for framework in SEE_GPUS:
+        found = facts.imports.get(framework)
+        if found and not found.error and found.gpus < expected:
+            words = f"{title(framework)} {found.version} sees {found.gpus} of its "
+            hint = _how_to_see(facts, framework, is_amd=listed[0].startswith("AMD"))
+            yield AgentError(facts.host, words + format_count(len(listed), "GPU"), hint)
+
+
+def _how_to_see(facts: HostFacts, framework: str, *, is_amd: bool) -> str:
+    """Return what to do for a framework that sees no GPU."""
+    if is_amd:
+        built = "tensorflow-rocm" if framework == TENSORFLOW else "built for ROCm"
+        return f"check that it is {built}, and that the user may open /dev/kfd"
+    built = "check that it is built for GPUs, and that its CUDA is not newer than the driver"
+    if framework != TENSORFLOW:
+        return built
+    package = f"{TENSORFLOW}[and-cuda]"
+    way = "env.requirements: " if facts.environment else f"{facts.python} -m pip install "
+    return f"{built}; {way}{package if facts.environment else repr(package)} installs CUDA"
 
 
 def _missing_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:
     missing = [gpu for gpu in gpus if gpu not in facts.gpus]
-    if missing:
+    if missing and facts.gpu_failure:
+        yield AgentError(facts.host, *facts.gpu_failure)
+    elif missing:
         yield AgentError(
             facts.host,
             f"hosts.toml lists {'GPU' if len(missing) == 1 else 'GPUs'} {format_numbers(missing)}, "

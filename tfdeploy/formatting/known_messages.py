@@ -1,8 +1,8 @@
-"""Messages of TensorFlow that a log often has: the noise of its start, what it repeats, and what
-others mean.
+"""Messages that a log often has: the noise of TensorFlow's start, what it repeats, and what others
+mean.
 
-The one table of them. Patterns are parts of lines that TensorFlow 2.x, CUDA and gRPC print. Pure,
-except for the clock that a NoiseFolder is given.
+The one table of them. Patterns are parts of lines that TensorFlow 2.x, CUDA and gRPC print, and
+PyTorch 2.11 and JAX 0.11 on an H200. Pure, except for the clock that a NoiseFolder is given.
 """
 
 from __future__ import annotations
@@ -57,9 +57,18 @@ MEANINGS = (
         "another task was restarted and has lost the session; this task has to create a new one",
     ),
     (
-        r"OOM when allocating tensor|CUDA_ERROR_OUT_OF_MEMORY|ran out of memory trying to allocate",
-        "the GPU's memory is full: use smaller batches, or TF_FORCE_GPU_ALLOW_GROWTH=true if "
-        "another process uses this GPU",
+        r"OOM when allocating tensor|CUDA_ERROR_OUT_OF_MEMORY|ran out of memory trying to allocate|"
+        r"CUDA out of memory|Out of memory while trying to allocate",
+        "the GPU's memory is full: use smaller batches; tfdeploy hosts names other processes on "
+        "this GPU, beside which TensorFlow needs TF_FORCE_GPU_ALLOW_GROWTH=true",
+    ),
+    (
+        r"CUDA error: device-side assert triggered",
+        "the GPU got an index or a label that does not exist; CUDA_LAUNCH_BLOCKING=1 shows where",
+    ),
+    (
+        r"Duplicate GPU detected",
+        "two processes of the run use one GPU: gpus_per_worker = 1 gives each its own, as cuda:0",
     ),
     (
         r"\bMemoryError\b|std::bad_alloc|Cannot allocate memory",
@@ -82,7 +91,8 @@ MEANINGS = (
     ),
     (
         r"Could not find cuda drivers on your machine|Cannot dlopen some GPU libraries|"
-        r"CUDA_ERROR_NO_DEVICE|no CUDA-capable device is detected",
+        r"CUDA_ERROR_NO_DEVICE|no CUDA-capable device is detected|No CUDA GPUs are available|"
+        r"Torch not compiled with CUDA enabled|CUDA-enabled jaxlib is not installed",
         "this task uses no GPU; if its host has one, tfdeploy check says why it is not found",
     ),
     (

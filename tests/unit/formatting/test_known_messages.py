@@ -31,6 +31,14 @@ MEANT = [
      "response from worker: /job:worker/replica:0/task:1", "waits for the server"),
     ("tensorflow.python.framework.errors_impl.AbortedError: Session 3f was aborted", "restarted"),
     ("ResourceExhaustedError: OOM when allocating tensor with shape[64,1024]", "GPU's memory"),
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 16.00 GiB. GPU 0 has", "GPU's"),
+    ("jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+     "300.00GiB with allocator GPU_0_bfc on device 0.", "GPU's memory"),
+    ("torch.AcceleratorError: CUDA error: device-side assert triggered", "does not exist"),
+    ("Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60", "gpus_per_worker"),
+    ("RuntimeError: No CUDA GPUs are available", "uses no GPU"),
+    ("An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed.",
+     "uses no GPU"),
     ("failed to allocate 2.00G (2147483648 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY", "GPU's"),
     ("UnknownError: Failed to get convolution algorithm. This is probably because cuDNN", "cuDNN"),
     ("Loaded runtime CuDNN library: 8.0.5 but source was compiled with: 8.6.0.", "another version"),
@@ -60,7 +68,8 @@ def test_any_other_line_has_none(line):
 
 
 def test_the_first_known_message_explains_a_log():
-    log = ["step 1", MEANT[2][0], MEANT[7][0]]
+    in_use = next(line for line, _ in MEANT if "Address already in use" in line)
+    log = ["step 1", MEANT[2][0], in_use]
     assert "GPU's memory" in first_meaning(log, has_gpus=True)
     assert "has the port" in first_meaning(log, has_gpus=False)
     assert first_meaning(["step 1"], has_gpus=True) == ""

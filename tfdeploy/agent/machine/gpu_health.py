@@ -19,7 +19,15 @@ EVERY_S = 60.0
 CPU_SHARE = 0.001  # of a core, for each task: a host may have eight
 RECORD_BYTES = 1 << 13
 MAX_RECORDS = 100_000
-PENDING = ("pending_retirement", "pending_blacklist", "remapped_row_pending")
+NO_ACTION = "None"
+PENDING = (
+    *("pending_retirement", "pending_blacklist", "remapped_row_pending"),
+    *("channel_repair_pending", "tpc_repair_pending"),
+)
+UNREPAIRABLE = ("remapped_rows/remapped_row_failure", "ecc_errors/unrepairable_memory")
+# What a program's own fault leaves in the log: an index out of range, for example, is Xid 43, and
+# the GPU works on. Source: xidsToSkip in internal/rm/health.go of NVIDIA's k8s-device-plugin.
+XIDS_OF_PROGRAMS = ("13", "31", "43", "45", "68", "109")
 XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): (\d+)")
 SLOWDOWN = re.compile(
     r"clocks_(?:throttle|event)_reason_((?:hw|sw)_(?:thermal_|power_brake_)?slowdown)$"
@@ -46,7 +54,7 @@ def parse(
     """Yield the index and the sentence of each GPU in a listing of all, or of these `indexes`.
     `xids` are the numbers of the kernel's Xid messages by PCI address, such as 0000:3b:00. Pure."""
     for index, gpu, _ in nvidia.numbered(listing, indexes):
-        found = [*_memory(gpu), *_speed(gpu)]
+        found = [*_memory(gpu), *_speed(gpu), *_recovery(gpu)]
         numbers = xids.get(gpu.get("id", "").lower()[-12:-2], [])
         if numbers:
             found.append("the kernel has logged Xid {}".format(", ".join(dict.fromkeys(numbers))))
@@ -68,9 +76,9 @@ def _memory(gpu: Element) -> Iterator[str]:
         yield "{} pages of its memory are retired".format(retired)
     pending = [each.text for each in gpu.iter() if each.tag in PENDING]
     if "Yes" in pending:
-        yield "a part of its memory is replaced only after a reset"
-    if gpu.findtext("remapped_rows/remapped_row_failure") == "Yes":
-        yield "a broken row of its memory can't be replaced"
+        yield "a part of it is replaced only after a reset"
+    if "Yes" in map(gpu.findtext, UNREPAIRABLE):
+        yield "a broken part of its memory can't be replaced"
 
 
 def _speed(gpu: Element) -> Iterator[str]:
@@ -89,9 +97,16 @@ def _speed(gpu: Element) -> Iterator[str]:
         yield "it has {} C, and slows down from {} C on".format(heat, slow)
 
 
+def _recovery(gpu: Element) -> Iterator[str]:
+    """Yield what the driver wants, such as `Reset` or `Reboot`. Drivers from 570 on say it."""
+    action = gpu.findtext("gpu_recovery_action", NO_ACTION)
+    if action not in (NO_ACTION, "N/A"):
+        yield "its driver asks for: {}".format(action)
+
+
 def xids() -> Dict[str, List[str]]:
-    """Return the Xid numbers in the kernel's log since the boot, by PCI address. Source:
-    Documentation/ABI/testing/dev-kmsg: one record for each read."""
+    """Return the Xid numbers in the kernel's log since the boot, by PCI address, without those of
+    programs' faults. Source: Documentation/ABI/testing/dev-kmsg: one record for each read."""
     found: Dict[str, List[str]] = {}
     try:
         log = os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
@@ -100,7 +115,7 @@ def xids() -> Dict[str, List[str]]:
     with suppress(OSError):  # its end, or a record was overwritten
         for _ in range(MAX_RECORDS):
             match = XID.search(os.read(log, RECORD_BYTES).decode(errors="replace"))
-            if match:
+            if match and match[2] not in XIDS_OF_PROGRAMS:
                 found.setdefault(match[1], []).append(match[2])
     os.close(log)
     return found

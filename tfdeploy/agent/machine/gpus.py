@@ -98,7 +98,7 @@ def is_used(gpu: Gpu) -> bool:
 
 def computing(gpu: Gpu) -> List[GpuProcess]:
     """Return the processes that compute on a GPU, without servers that only share it."""
-    return [each for each in gpu.processes if each.program not in SHARED_SERVICES]
+    return [each for each in gpu.processes if os.path.basename(each.program) not in SHARED_SERVICES]
 
 
 def holder_of(user: GpuProcess) -> leases.Holder:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from ...shared import parallel
 from ...shared.protocol.message import parse
@@ -18,6 +18,7 @@ from .. import children, paths
 from ..environments import marker
 from ..machine import gpu_health, gpus, logind, shared_directory
 from ..machine.devices import nvidia, vendors
+from ..machine.devices.nvidia import ListedGpu
 from ..refusal import Refusal
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 from .program import IMPORT_S, exit_name, try_program
@@ -35,6 +36,8 @@ try:
     result = tfdeploy_versions.of_module(sys.modules[name.partition(".")[0]])
     if name == "tensorflow":
         result["gpus"] = len(module.config.list_physical_devices("GPU"))
+    if name == "torch":
+        result["gpus"] = module.cuda.device_count()
 except BaseException as error:
     result = {"error": "{}: {}".format(type(error).__name__, error)}
 print("\\n" + json.dumps(result))
@@ -64,7 +67,7 @@ def survey(
     are those of try_program.
     """
     started = time.time()
-    listed = vendors.listed_if_possible()
+    listed, failure = _listed_gpus()
     host_gpus = {gpu.index: gpu.resource for gpu in listed}
     disk = os.statvfs(paths.root())
     unbuilt = bool(environment) and not marker.is_complete(project, environment)
@@ -96,6 +99,7 @@ def survey(
         unbuilt=unbuilt,
         program=tried(),
         gpu_problems=[*gpu_health.problems().values()] if listed else [],
+        gpu_failure=failure,
     )
 
 
@@ -144,6 +148,14 @@ def import_module(module: str, python: str, env: Dict[str, str]) -> ImportFacts:
     except (ValueError, IndexError):
         end = exit_name(done.returncode)
         return ImportFacts(error="the import ended with {}".format(end))
+
+
+def _listed_gpus() -> Tuple[List[ListedGpu], Optional[Tuple[str, str]]]:
+    """Return the GPUs; none, and why, if they can't be listed."""
+    try:
+        return vendors.listed(), None
+    except Refusal as failure:
+        return [], (failure.message, failure.hint)
 
 
 def _taken_gpus(need: GpuNeed, host_gpus: Dict[int, str]) -> Iterator[Refusal]:

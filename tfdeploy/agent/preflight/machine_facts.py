@@ -22,7 +22,7 @@ MAX_PYTHONS = 40
 ENVIRONMENTS = (
     *("~/*", "~/.venv", "~/*/.venv", "~/*/venv", "~/.virtualenvs/*", "~/*/envs/*"),
     *("~/.conda/envs/*", "~/.local/share/mamba/envs/*", "~/.pyenv/versions/*"),
-    *("/opt/*", "/opt/*/envs/*", "/opt/*/*", "/usr/local/*"),
+    *("/opt/*", "/opt/*/envs/*", "/opt/*/*", "/opt/*/.venv", "/usr/local/*"),
 )
 # A framework is found, not imported: an import takes seconds. Distributions of TensorFlow have
 # different names.

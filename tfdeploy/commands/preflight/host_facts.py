@@ -31,7 +31,7 @@ class HostFacts:
     `imports` are none if the environment of its tasks is `unbuilt`; `program` is what keeps their
     program from starting, and `python` the program that runs them. `gpus` are names by index.
     `directory_id` identifies the host's directory. `problems`, (message, hint), would make a start
-    fail; `gpu_problems` may.
+    fail; `gpu_problems` may. `gpu_failure` says why nobody can list its GPUs.
     """
 
     KEYS = (
@@ -61,6 +61,7 @@ class HostFacts:
     """The id of the environment of [env] that it was checked with; null for its own Python."""
     program: tuple[ProgramError, ...] = ()
     gpu_problems: tuple[str, ...] = ()
+    gpu_failure: tuple[str, str] | None = None
 
     @property
     def versions(self) -> Mapping[str, str | None]:
@@ -158,6 +159,7 @@ def parse_facts(host: str, facts: SurveyAnswer, sent: float, received: float) ->
         facts.unbuilt,
         program=tuple(facts.program),
         gpu_problems=tuple(facts.gpu_problems),
+        gpu_failure=facts.gpu_failure,
     )
 
 

@@ -45,7 +45,8 @@ class SurveyAnswer(Message):
     (message, hint) pairs, of what would keep a start from going well; `times` are when the host
     started and finished, by its clock in seconds since 1970. `driver` is the version of NVIDIA's;
     `unbuilt`: the tasks' environment is not built, so nothing was imported. `gpu_problems` are
-    sentences about GPUs with which something may be wrong."""
+    sentences about GPUs with which something may be wrong; `gpu_failure` is the message and the
+    hint if nobody can list them."""
 
     version: str
     imports: Dict[str, ImportFacts]
@@ -59,6 +60,7 @@ class SurveyAnswer(Message):
     unbuilt: bool
     program: List[ProgramError] = []  # noqa: RUF012 - nothing changes it
     gpu_problems: List[str] = []  # noqa: RUF012 - as above
+    gpu_failure: Optional[Tuple[str, str]] = None
 
 
 class Survey(Request[SurveyAnswer]):

@@ -39,6 +39,27 @@ def test_gpus_are_listed_by_nvidia_smi(tmp_path, monkeypatch):
     assert len(nvidia.listed()) == 3
 
 
+@pytest.mark.parametrize("answer", ["No devices were found", "No devices found."])
+def test_a_machine_without_gpus_is_no_error(tmp_path, monkeypatch, answer):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\necho '{answer}'\nexit 6\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert nvidia.listed() == []
+
+
+def test_the_lines_of_an_h200_are_parsed():
+    """As the driver 580.159.04 printed them, while a program of PyTorch had 20 GiB."""
+    [gpu] = nvidia.parse_look(
+        "0, 97, 21007, 143771, GPU-5f1c0e6b-1111-2222-3333-444455556666, NVIDIA H200\n",
+        "GPU-5f1c0e6b-1111-2222-3333-444455556666, 1318, 20998, /opt/torch/bin/python3\n",
+    )
+    assert (gpu.index, gpu.name, gpu.use.busy_percent) == (0, "NVIDIA H200", 97.0)
+    assert gpu.use.total_bytes == 143771 << 20
+    [process] = gpu.processes
+    assert (process.pid, process.used_bytes) == (1318, 20998 << 20)
+
+
 def test_a_machine_without_nvidia_smi_has_no_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     assert nvidia.listed() == []

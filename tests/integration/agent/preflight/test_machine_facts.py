@@ -19,7 +19,11 @@ def environments(home, tmp_path, monkeypatch):
     monkeypatch.setattr(
         machine_facts,
         "ENVIRONMENTS",
-        tuple(each for each in machine_facts.ENVIRONMENTS if each.startswith("~")),
+        tuple(
+            each.replace("/opt/", "~/opt/")
+            for each in machine_facts.ENVIRONMENTS
+            if each.startswith(("~", "/opt"))
+        ),
     )
 
     def make(folder, tensorflow="2.21.0", *, virtual=True, on_path=False):
@@ -50,7 +54,10 @@ def found(pythons=()):
 
 @pytest.mark.parametrize(
     "folder",
-    ["tf", ".venv", "project/.venv", "miniconda3/envs/tf", ".pyenv/versions/3.11.2", "a b"],
+    (
+        *("tf", ".venv", "project/.venv", "miniconda3/envs/tf", ".pyenv/versions/3.11.2", "a b"),
+        *("opt/tf", "opt/tf/.venv"),
+    ),
 )
 def test_an_environment_with_tensorflow_is_found_without_importing_it(environments, folder):
     environments(folder)

@@ -1,7 +1,10 @@
 """What may be wrong with a GPU. The listings have those elements of nvidia-smi's XML that are read,
-as three generations of drivers write them; no real sick GPU has confirmed the values."""
+as three generations of drivers write them, and a healthy H200 with the driver 580 has printed; no
+real sick GPU has confirmed the values."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +68,7 @@ DRIVER_550 = """<?xml version="1.0" ?>
     <temperature><gpu_temp>41 C</gpu_temp><gpu_temp_tlimit>46 C</gpu_temp_tlimit></temperature>
   </gpu>
 </nvidia_smi_log>"""
+DRIVER_580 = (Path(__file__).parent / "nvidia-smi-580.xml").read_text()
 GEFORCE = """<nvidia_smi_log><gpu id="00000000:01:00.0">
   <product_name>NVIDIA GeForce RTX 3090</product_name>
   <ecc_errors><volatile><dram_uncorrectable>N/A</dram_uncorrectable></volatile></ecc_errors>
@@ -73,7 +77,7 @@ GEFORCE = """<nvidia_smi_log><gpu id="00000000:01:00.0">
   </temperature></gpu></nvidia_smi_log>"""
 
 
-@pytest.mark.parametrize("listing", [DRIVER_390, DRIVER_550, GEFORCE])
+@pytest.mark.parametrize("listing", [DRIVER_390, DRIVER_550, DRIVER_580, GEFORCE])
 def test_a_healthy_gpu_needs_no_words(listing):
     assert [*gpu_health.parse(listing, {})] == []
 
@@ -91,6 +95,10 @@ def test_a_healthy_gpu_needs_no_words(listing):
         (DRIVER_550, "pending>No", "pending>Yes", "replaced only after a reset"),
         (DRIVER_550, "failure>No", "failure>Yes", "can't be replaced"),
         (DRIVER_550, "thermal_slowdown>Not Active", "thermal_slowdown>Active", "hw thermal slowdo"),
+        (DRIVER_580, "secded>0<", "secded>2<", "2 uncorrectable"),
+        (DRIVER_580, "tpc_repair_pending>No", "tpc_repair_pending>Yes", "only after a reset"),
+        (DRIVER_580, "unrepairable_memory>No", "unrepairable_memory>Yes", "can't be replaced"),
+        (DRIVER_580, "action>None", "action>Reset", "its driver asks for: Reset"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_figures(listing, healthy, sick, words):
@@ -101,10 +109,10 @@ def test_what_is_wrong_is_said_with_its_figures(listing, healthy, sick, words):
 
 
 def test_xids_of_the_kernels_log_belong_to_the_gpu_with_their_address():
-    xids = {"0000:19:00": ["79", "94", "79"], "0000:3b:00": ["13"]}
+    xids = {"0000:19:00": ["79", "94", "79"], "0000:3b:00": ["48"]}
     [(_, sentence)] = gpu_health.parse(DRIVER_550, xids)
     assert sentence == "GPU 0 (NVIDIA H100 80GB HBM3): the kernel has logged Xid 79, 94"
-    assert "Xid 13" in next(gpu_health.parse(DRIVER_390, xids))[1]
+    assert "Xid 48" in next(gpu_health.parse(DRIVER_390, xids))[1]
 
 
 def test_a_listing_of_some_gpus_has_their_indexes():
@@ -118,11 +126,19 @@ def test_what_is_no_listing_says_nothing(listing):
     assert [*gpu_health.parse(listing, {})] == []
 
 
-def test_xids_are_read_from_lines_of_the_kernel(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("(PCI:0000:3b:00): 79, pid='<unknown>', GPU has fallen off", {"0000:3b:00": ["79"]}),
+        # An index out of range on an H200, whose next program ran well.
+        ("(PCI:0000:00:06): 43, pid=2743, name=python3, channel 0x0000000a", {}),
+    ],
+)
+def test_xids_are_read_from_lines_of_the_kernel(tmp_path, monkeypatch, message, found):
     log = tmp_path / "kmsg"
-    log.write_text("6,1,2,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', GPU has fallen off\n")
+    log.write_text(f"6,1,2,-;NVRM: Xid {message}\n")
     monkeypatch.setattr(gpu_health, "KERNEL_LOG", str(log))
     monkeypatch.setattr(gpu_health, "MAX_RECORDS", 1)
-    assert gpu_health.xids() == {"0000:3b:00": ["79"]}
+    assert gpu_health.xids() == found
     monkeypatch.setattr(gpu_health, "KERNEL_LOG", str(tmp_path / "missing"))
     assert gpu_health.xids() == {}

@@ -30,6 +30,7 @@ INSTANCE = ("gpu_instance_id", "compute_instance_id")
 MEBIBYTE = 1 << 20
 SAMPLE_EVERY_S = 5.0
 SAMPLE_CPU_SHARE = 0.003  # of one core, for nvidia-smi
+NO_DEVICES = re.compile("No devices (?:were )?found")
 LISTED = re.compile(
     r"^(?:GPU (\d+): (.*?)|\s+MIG (\S+)\s+Device\s+\d+:)(?: \(UUID: ((?:GPU|MIG)-[^)]+)\))?$",
     re.M | re.ASCII,
@@ -37,8 +38,15 @@ LISTED = re.compile(
 
 
 def listed() -> List[ListedGpu]:
-    """List the GPUs; none without nvidia-smi. Raises Refusal if it does not answer."""
-    return parse_listing(_ask_nvidia_smi("-L"))
+    """List the GPUs; none without nvidia-smi. Raises Refusal if it does not answer, or fails."""
+    output = _ask_nvidia_smi("-L").strip()
+    found = parse_listing(output)
+    if not found and output and not NO_DEVICES.match(output):
+        raise Refusal(
+            "nvidia-smi fails: {}".format(output.partition("\n")[0]),
+            "programs can't use its GPUs either; after an update of the driver, a reboot helps",
+        )
+    return found
 
 
 def gpu_count() -> int:
