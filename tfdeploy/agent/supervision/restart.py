@@ -14,6 +14,8 @@ from . import shortage
 SHELL_SIGNALS = range(129, 193)
 TRACEBACK = b"Traceback (most recent call last):"
 ADDRESS = re.compile(r"0x[0-9a-f]+")
+# Before each line of a traceback. Source: PyTorch's _distributed_excepthook, distributed_c10d.py.
+RANK = re.compile(rb"^\[rank\d+\]: ", re.MULTILINE)
 IGNORED = b"Exception ignored "  # source: Python/errors.c, _PyErr_WriteUnraisableMsg
 MAX_EXCEPTION = 200
 # Source: Python/pythonrun.c, print_exception_cause_and_context.
@@ -124,7 +126,7 @@ def last_traceback(output: bytes) -> str:
 
     Addresses of objects are removed, so that equal tracebacks are equal texts. "" if there is none.
     """
-    _, found, text = output.rpartition(TRACEBACK)
+    _, found, text = RANK.sub(b"", output).rpartition(TRACEBACK)
     if not found:
         return ""
     frames: List[str] = []
@@ -138,7 +140,7 @@ def last_traceback(output: bytes) -> str:
 def exception(output: bytes) -> str:
     """Return the last exception of a process's output, and the innermost one that it was raised
     from, or while handling it; "" without a traceback."""
-    before, found, _ = output.rpartition(TRACEBACK)
+    before, found, _ = RANK.sub(b"", output).rpartition(TRACEBACK)
     last = last_traceback(output).rpartition("\n")[2]
     if LAUNCHERS_ERROR in last:
         return exception(before) or last

@@ -304,6 +304,29 @@ def test_an_exception_that_was_printed_before_is_not_the_innermost_one():
     assert restart.exception(b"no traceback") == ""
 
 
+PYTORCH = b"""step 1
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "train.py", line 12, in <module>
+[rank0]:     load()
+[rank0]: KeyError: 'x'
+
+[rank0]: During handling of the above exception, another exception occurred:
+
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "train.py", line 14, in <module>
+[rank0]:     a = torch.empty(1 << 40, device="cuda")
+[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1024.00 GiB.
+[rank0]:[W1127 07:58:50.300123596 ProcessGroupNCCL.cpp:1575] Warning: destroy_process_group() was
+"""
+
+
+def test_a_traceback_of_pytorch_has_a_rank_before_each_line():
+    last = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1024.00 GiB."
+    assert restart.exception(PYTORCH) == f"{last}, from KeyError: 'x'"
+    assert restart.last_traceback(PYTORCH).splitlines()[-1] == last
+    assert restart.note_of_traceback(PYTORCH).endswith(last)
+
+
 def test_a_launcher_that_ends_with_its_child_is_not_the_reason():
     launcher = b"Traceback (most recent call last):\n  File 'run.py'\nelastic.ChildFailedError: \n"
     assert restart.exception(BOOM + launcher) == "ValueError: boom"
