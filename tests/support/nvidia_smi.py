@@ -1,8 +1,9 @@
 """A stand-in for nvidia-smi, with GPUs and processes: no GPU is needed.
 
 Its lines are those of the drivers 470 to 570, as NVIDIA's documentation and users' reports have
-them; no real GPU has confirmed them. A program of another container, or of a user whose processes
-are hidden, is `[Not Found]` or `[Insufficient Permissions]`; what a GPU does not report is `[N/A]`.
+them, and an H200 with the driver 580 printed the same. A program of another container, or of a user
+whose processes are hidden, is `[Not Found]` or `[Insufficient Permissions]`; what a GPU does not
+report is `[N/A]`.
 """
 
 from __future__ import annotations

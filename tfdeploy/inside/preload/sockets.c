@@ -222,10 +222,17 @@ static void to_id(const struct endpoint *end, int family, __be16 *port, __be32 *
         memcpy(address, &end->address, sizeof end->address);
 }
 
+/* Returns a socket for questions to the kernel, or -1. */
+static int open_kernel(void)
+{
+    return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+}
+
 /* Asks the kernel for the one socket of this host that connects `local` to `remote`, which costs
  * microseconds; a table of all sockets costs milliseconds on a machine with much memory. Returns
  * its owner, UNKNOWN if there is none or the kernel has no answer. */
-static enum owner ask_kernel(const struct endpoint *local, const struct endpoint *remote)
+static enum owner ask_kernel(int kernel, const struct endpoint *local,
+                             const struct endpoint *remote)
 {
     struct {
         struct nlmsghdr header;
@@ -239,9 +246,6 @@ static enum owner ask_kernel(const struct endpoint *local, const struct endpoint
     struct inet_diag_sockid *id = &question.socket.id;
     int both_ipv4 = IN6_IS_ADDR_V4MAPPED(&local->address) && IN6_IS_ADDR_V4MAPPED(&remote->address);
     int family = both_ipv4 ? AF_INET : AF_INET6;
-    int kernel = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-    if (kernel < 0)
-        return UNKNOWN;
     question.header.nlmsg_len = sizeof question;
     question.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
     question.header.nlmsg_flags = NLM_F_REQUEST;
@@ -253,7 +257,6 @@ static enum owner ask_kernel(const struct endpoint *local, const struct endpoint
     ssize_t size = send(kernel, &question, sizeof question, 0);
     if (size == sizeof question)
         size = recv(kernel, &answer, sizeof answer, MSG_DONTWAIT);
-    close(kernel);
     if (size < (ssize_t)offsetof(typeof(answer), attributes) ||
         answer.header.nlmsg_type != SOCK_DIAG_BY_FAMILY)
         return UNKNOWN;
@@ -269,12 +272,15 @@ static enum owner local_owner(struct connection *connection)
 {
     int is_same_address =
         !memcmp(&connection->peer.address, &connection->own.address, sizeof(struct in6_addr));
-    enum owner answered = ask_kernel(&connection->peer, &connection->own);
-    if (answered)
-        return answered;
+    int kernel = open_kernel();
+    enum owner answered = ask_kernel(kernel, &connection->peer, &connection->own);
     /* The own end always exists: if the kernel finds it, it would have found the other one. */
-    if (!is_same_address && ask_kernel(&connection->own, &connection->peer))
-        return UNKNOWN; /* the usual peer: on another machine */
+    int is_remote = !answered && !is_same_address &&
+                    ask_kernel(kernel, &connection->own, &connection->peer);
+    if (kernel >= 0)
+        close(kernel);
+    if (answered || is_remote)
+        return answered; /* UNKNOWN for the usual peer: on another machine */
     for (int i = 0; i < TABLE_READS; i++) {
         int owner = each_line("/proc/net/tcp6", owner_in_row, connection);
         if (!owner)
@@ -417,18 +423,24 @@ static int choose_port(struct range ports, struct endpoint *source, const struct
     static unsigned used;
     unsigned count = ports.first ? ports.last - ports.first + 1 : 0, taken = 0;
     unsigned start = getpid() * 7 + __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED);
-    for (unsigned i = 0; i < count || (taken && i < 2 * count); i++) {
-        source->port = ports.first + (start + i) % count;
-        *claim = i < count ? claim_port(source->port) : -1;
-        if (i < count && *claim < 0)
-            taken++;
-        else if (ask_kernel(source, remote) == UNKNOWN)
-            return 1;
-        else if (*claim >= 0)
-            close(*claim);
-    }
+    int is_found = 0, kernel = open_kernel();
     *claim = -1;
-    return 0;
+    for (unsigned i = 0; !is_found && i < (taken ? 2 * count : count); i++) {
+        source->port = ports.first + (start + i) % count;
+        if (ask_kernel(kernel, source, remote) != UNKNOWN)
+            continue;
+        if (i < count && (*claim = claim_port(source->port)) < 0)
+            taken++;
+        else if (ask_kernel(kernel, source, remote) == UNKNOWN)
+            is_found = 1;
+        else if (*claim >= 0) {
+            close(*claim);
+            *claim = -1;
+        }
+    }
+    if (kernel >= 0)
+        close(kernel);
+    return is_found;
 }
 
 /* Binds a socket that is about to connect to one of this user's ports, and returns its claim, or
