@@ -27,6 +27,7 @@ OPTIONAL = ("NETWORK", "GPU MEMORY", "SINCE", "RESTARTS", "MEMORY", "CPU", "GPU"
 STATE = COLUMNS.index("STATE")
 AWAY = "AWAY"
 WAITING = "…"
+GIBIBYTE = 1 << 30
 MAX_NAMES = 24  # characters of the names in a row of many tasks
 
 
@@ -193,7 +194,7 @@ def _gpu_cells(gpus: Sequence[GpuUse]) -> tuple[str, str]:
         return "", ""
     used, total = (sum(getattr(g, name) for g in gpus) for name in ("used_bytes", "total_bytes"))
     text = f"{sum(busy) / len(busy):.0f}%" if busy else "-"
-    return text, _part(used, total)
+    return text, f"{used / GIBIBYTE:.1f}/{total / GIBIBYTE:.1f} GiB"  # as nvidia-smi counts it
 
 
 def _network(host: WatchedHost) -> str:

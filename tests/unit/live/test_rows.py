@@ -51,11 +51,11 @@ def test_a_host_has_a_row_before_those_of_its_tasks():
 def test_rows_show_what_tasks_and_hosts_use():
     _, host, chief, other = rows(two_hosts(), 0.0, 20)
     assert cells(host, "CPU", "MEMORY", "GPU", "GPU MEMORY", "NETWORK") == (
-        "25% of 4", "3.0/16.0 GB", "50%", "20.0/160.0 GB", "↓1.0 kB/s ↑0 B/s",
+        "25% of 4", "3.0/16.0 GB", "50%", "18.6/149.0 GiB", "↓1.0 kB/s ↑0 B/s",
     )  # fmt: skip
     assert cells(chief, "STATE", "SINCE", "RESTARTS") == ("READY", "1m 15s", "0")
     assert cells(chief, "CPU", "MEMORY", "GPU", "GPU MEMORY") == (
-        "150%", "1.0 GB", "40%", "10.0/80.0 GB",
+        "150%", "1.0 GB", "40%", "9.3/74.5 GiB",
     )  # fmt: skip
     assert cells(other, "RESTARTS", "GPU") == ("2", "60%")
 
