@@ -27,6 +27,15 @@ class config:
 """
 
 
+# The part of PyTorch: NVIDIA's driver knows two GPUs, CUDA may not.
+TORCH = """
+__version__ = "2.11.0"
+class cuda:
+    device_count = staticmethod(lambda: 2)
+    is_available = staticmethod(lambda: {})
+"""
+
+
 @pytest.fixture
 def make_project(world, tmp_path):
     """Make a project on hosts whose Python imports a TensorFlow of a version; `more` are keys of
@@ -304,8 +313,7 @@ def test_gpus_that_tasks_could_not_use_are_an_error(
 
 @pytest.mark.parametrize("seen", [0, 2])
 def test_a_pytorch_that_sees_no_gpu_is_an_error(local, gpus, tmp_path, seen):
-    code = f"class cuda:\n    device_count = staticmethod(lambda: {seen})\n__version__ = '2.11.0'"
-    (tmp_path / "torch.py").write_text(code)
+    (tmp_path / "torch.py").write_text(TORCH.format(bool(seen)))
     more = {"gpus": 2, "env": {"PYTHONPATH": str(tmp_path)}}
     hosts = {name: {**host, **more} for name, host in local.hosts().items()}
     document = check(local.project(hosts=hosts, training={"imports": ["torch"]}), int(seen == 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -10,7 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,7 @@ def listen(tmp_path):
         env = {**os.environ, "LD_PRELOAD": str(LIBRARY)}
         if guarded:
             env["TFDEPLOY_PEERS"] = peers or str(file)
+            env["TFDEPLOY_LOCAL_PORTS"] = "61440 61471"
         with (tmp_path / "errors").open("w") as errors:
             code = LISTEN if netlink else WITHOUT_NETLINK + LISTEN
             started.append(start_python(code, env=env, stderr=errors))
@@ -224,7 +226,7 @@ def local_ports(count):
 
 
 @pytest.mark.parametrize("netlink", [True, False], ids=["sock_diag", "tables"])
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "own"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1", "0.0.0.0", "::1", "own"])
 def test_a_process_of_this_user_that_closes_at_once_is_heard(tmp_path, address, netlink):
     """NCCL's processes send the first one their addresses in this way."""
     address = next(interfaces.addresses())[0] if address == "own" else address
@@ -239,6 +241,31 @@ def test_a_process_of_this_user_that_closes_at_once_is_heard(tmp_path, address, 
     heard = listener.stdout.readline().strip()
     end_processes([client, listener])
     assert heard == "my address"
+
+
+def test_a_program_does_not_connect_to_itself():
+    """From the port to which it connects, TCP would."""
+    port = free_port()
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_LOCAL_PORTS": f"{port} {port}"}
+    code = "import socket, sys; print(socket.socket().connect_ex(('127.0.0.1', int(sys.argv[1]))))"
+    connected = start_python(code, str(port), env=env)
+    end_processes([connected])
+    assert int(connected.first_line) == errno.ECONNREFUSED
+
+
+def test_a_user_who_takes_the_names_of_claims_takes_no_port(listen):
+    first, last = map(int, (ports := local_ports(3)).split())
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_LOCAL_PORTS": ports}
+    with ExitStack() as stack:
+        for port in range(first, last + 1):
+            claim = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            claim.bind(f"\0tfdeploy-port-{port}")
+        connected = start_python(
+            CONNECT_OFTEN, str(listen(guarded=False)), str(free_port()), env=env
+        )
+    end_processes([connected])
+    used = [int(word) for word in connected.first_line.split()]
+    assert sorted(used[:3]) == [first, first + 1, last]
 
 
 def test_processes_that_connect_at_the_same_moment_have_different_ports(listen):

@@ -58,9 +58,9 @@ MEANINGS = (
     ),
     (
         r"OOM when allocating tensor|CUDA_ERROR_OUT_OF_MEMORY|ran out of memory trying to allocate|"
-        r"CUDA out of memory|Out of memory while trying to allocate",
-        "the GPU's memory is full: use smaller batches; tfdeploy hosts names other processes on "
-        "this GPU, beside which TensorFlow needs TF_FORCE_GPU_ALLOW_GROWTH=true",
+        r"CUDA out of memory|CUDA error: out of memory|Out of memory while trying to allocate",
+        "the GPU's memory is full: use smaller batches; if another process uses this GPU (tfdeploy "
+        "hosts), set TF_FORCE_GPU_ALLOW_GROWTH=true for TensorFlow",
     ),
     (
         r"CUDA error: device-side assert triggered",

@@ -76,7 +76,7 @@ def _memory(gpu: Element) -> Iterator[str]:
         yield "{} pages of its memory are retired".format(retired)
     pending = [each.text for each in gpu.iter() if each.tag in PENDING]
     if "Yes" in pending:
-        yield "a part of it is replaced only after a reset"
+        yield "a faulty part is replaced only after a reset"
     if "Yes" in map(gpu.findtext, UNREPAIRABLE):
         yield "a broken part of its memory can't be replaced"
 

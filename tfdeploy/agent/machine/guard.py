@@ -90,9 +90,11 @@ def _copy_to_memory(file: str, why: str) -> str:
 
 COUNT = 128  # for each server that a task connects to, within the minute of TIME_WAIT
 LOWEST, HIGHEST = 10_240, 19_999  # below those of `ports = "auto"`, and of other connections
-LOCAL_COUNT = 32  # the same: a host may have 16 GPUs, and each process connects to the first one
-LOCAL_LOWEST, LOCAL_HIGHEST = 61_440, 65_535  # above those of other connections
 TRIES = 50
+# On the host itself: it may have 16 GPUs, and each one's process connects to the first one's.
+LOCAL_COUNT = 32
+LOCAL_LOWEST, LOCAL_HIGHEST = 61_440, 65_535  # above those of other connections
+LOCAL_TRIES = 8
 FEW = 8
 
 
@@ -120,17 +122,37 @@ def hold_local_ports() -> Optional[Range]:
     """Hold LOCAL_COUNT ports for this user until this process ends, from which its task connects on
     this host; return the first and the last, or None if there are no such ports.
 
-    All supervisors of a user hold the same ones, unless another program has one of them when the
-    first comes. A task hears closed connections only from the ports that its own supervisor holds.
+    All supervisors of a user hold the same ones: a task accepts a connection that was closed
+    already only from the ports that its own supervisor holds.
     """
-    if not _local:
+    if not _local and _lists_connections():
         blocks = (LOCAL_HIGHEST + 1 - LOCAL_LOWEST) // LOCAL_COUNT
-        for number in range(os.geteuid(), os.geteuid() + TRIES):
-            first = LOCAL_LOWEST + number % blocks * LOCAL_COUNT
+        numbers = range(os.geteuid(), os.geteuid() + LOCAL_TRIES)
+        firsts = [LOCAL_LOWEST + number % blocks * LOCAL_COUNT for number in numbers]
+        # Those that are in use come first: another supervisor of this user may hold them.
+        for first in sorted(firsts, key=_is_free):
             if _hold(first, LOCAL_COUNT):
                 _local.append((first, first + LOCAL_COUNT - 1))
                 break
     return _local[0] if _local else None
+
+
+def _lists_connections() -> bool:
+    """Return whether the kernel says from which ports there are connections: two to one server
+    can't come from the same port."""
+    try:
+        [*listeners.ask("tcp", listeners.LISTEN, LOCAL_LOWEST, 0)]
+    except OSError:
+        return False
+    return True
+
+
+def _is_free(port: int) -> bool:
+    try:
+        sockets.bind(port, socket.SO_REUSEADDR).close()
+    except OSError:
+        return False
+    return True
 
 
 def some_ports(ports: Range) -> List[int]:

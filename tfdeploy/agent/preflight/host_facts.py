@@ -37,7 +37,8 @@ try:
     if name == "tensorflow":
         result["gpus"] = len(module.config.list_physical_devices("GPU"))
     if name == "torch":
-        result["gpus"] = module.cuda.device_count()
+        # device_count() alone may ask the driver, not CUDA.
+        result["gpus"] = module.cuda.device_count() if module.cuda.is_available() else 0
 except BaseException as error:
     result = {"error": "{}: {}".format(type(error).__name__, error)}
 print("\\n" + json.dumps(result))

@@ -150,7 +150,7 @@ def _holds(place: Place) -> bool:
 def _gpu_titles() -> Dict[str, str]:
     try:
         gpus = vendors.resources()
-    except Refusal:  # it hangs
+    except Refusal:  # it hangs, or fails
         return {}
     return {resource: "GPU {}".format(index) for index, resource in gpus.items()}
 

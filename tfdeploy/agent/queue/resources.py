@@ -101,12 +101,13 @@ def require_available(launch: Launch) -> None:
 
 def require_unused(waiting: List[places.Place]) -> None:
     """Raise Refusal if a process without a lease uses a port or GPU that is waited for, or
-    nvidia-smi hangs."""
+    nvidia-smi does not list the GPUs."""
     names = {place.resource: place.task for place in waiting}
     for kind, _, name in (resource.partition("/") for resource in names):
         if kind == "port" and name.isdecimal() and int(name) < 1 << 16:  # a stranger may lie
             ports.require_free(int(name), names["port/" + name])
-    wanted = {gpu: name for gpu, name in vendors.resources().items() if name in names}
+    found = vendors.resources() if any(name.startswith("gpu/") for name in names) else {}
+    wanted = {gpu: name for gpu, name in found.items() if name in names}
     for refusal in gpus.foreign_use(wanted).values() if wanted else []:
         raise refusal
 

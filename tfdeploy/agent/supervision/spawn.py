@@ -34,6 +34,7 @@ def spawn(
     """
     env = environment(launch, dict(os.environ), mark, paths.agent(), os.path.realpath(task_dir))
     env.update(_preloaded_if_possible(launch, env, task_dir))
+    env.pop(LOCAL_PORTS, None)  # of a task that has started this process
     local_ports = guard.hold_local_ports() if PEERS in env else None
     if local_ports:
         env[LOCAL_PORTS] = "{} {}".format(*local_ports)

@@ -372,18 +372,28 @@ static void keep_alive(int socket)
     setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
-/* The address from which the system would connect; its port is 0. Nothing is sent: ip(7). */
-static int find_source(const struct sockaddr *to, socklen_t size, struct endpoint *source)
+/* The two ends of a connection as the system would make it: `to` may be 0.0.0.0, for example.
+ * Nothing is sent: ip(7). */
+static int find_ends(const struct sockaddr *to, socklen_t size, struct connection *ends)
 {
-    struct sockaddr_storage own;
-    socklen_t own_size = sizeof own;
+    struct sockaddr_storage own, peer;
+    socklen_t own_size = sizeof own, peer_size = sizeof peer;
     int probe = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int is_found = probe >= 0 && !syscall(SYS_connect, probe, to, size) &&
                    !getsockname(probe, (struct sockaddr *)&own, &own_size) &&
-                   to_endpoint(&own, source);
+                   !getpeername(probe, (struct sockaddr *)&peer, &peer_size) &&
+                   to_endpoint(&own, &ends->own) && to_endpoint(&peer, &ends->peer);
     if (probe >= 0)
         close(probe);
     return is_found;
+}
+
+/* Returns whether a connection stays on this machine. To 127.0.1.1, it comes from 127.0.0.1. */
+static int is_local(const struct connection *ends)
+{
+    const struct in6_addr *to = &ends->peer.address;
+    return !memcmp(&ends->own.address, to, sizeof *to) ||
+           (IN6_IS_ADDR_V4MAPPED(to) && to->s6_addr[12] == IN_LOOPBACKNET);
 }
 
 static int bind_to_port(int socket, int family, unsigned port)
@@ -412,73 +422,84 @@ static int claim_port(unsigned port)
     return claim;
 }
 
-/* Sets the port of `source` to one of `ports` from which there is no connection to `remote` yet.
+/* Sets the port of the own end to one of `ports` from which there is no connection to the peer yet.
  * Returns 0 if there is none. Of two processes that connect to one server at the same moment, the
  * second may not connect from the port of the first, so each claims its port first, and closes
  * `claim` when it is connected. Another user can take the names of claims, but not the ports: then
  * the second round does without. */
-static int choose_port(struct range ports, struct endpoint *source, const struct endpoint *remote,
-                       int *claim)
+static int choose_port(struct range ports, int kernel, struct connection *ends, int *claim)
 {
     static unsigned used;
     unsigned count = ports.first ? ports.last - ports.first + 1 : 0, taken = 0;
     unsigned start = getpid() * 7 + __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED);
-    int is_found = 0, kernel = open_kernel();
     *claim = -1;
-    for (unsigned i = 0; !is_found && i < (taken ? 2 * count : count); i++) {
-        source->port = ports.first + (start + i) % count;
-        if (ask_kernel(kernel, source, remote) != UNKNOWN)
+    for (unsigned i = 0; i < (taken ? 2 * count : count); i++) {
+        ends->own.port = ports.first + (start + i) % count;
+        if (ends->own.port == ends->peer.port) /* it could connect to itself */
             continue;
-        if (i < count && (*claim = claim_port(source->port)) < 0)
+        if (ask_kernel(kernel, &ends->own, &ends->peer) != UNKNOWN)
+            continue;
+        if (i < count && (*claim = claim_port(ends->own.port)) < 0) {
             taken++;
-        else if (ask_kernel(kernel, source, remote) == UNKNOWN)
-            is_found = 1;
-        else if (*claim >= 0) {
-            close(*claim);
-            *claim = -1;
+            continue;
         }
+        if (ask_kernel(kernel, &ends->own, &ends->peer) == UNKNOWN)
+            return 1;
+        if (*claim >= 0)
+            close(*claim);
+        *claim = -1;
     }
-    if (kernel >= 0)
-        close(kernel);
-    return is_found;
+    return 0;
+}
+
+static int is_bound(const struct endpoint *own)
+{
+    static const unsigned char any[4];
+    const struct in6_addr *address = &own->address;
+    int is_any = IN6_IS_ADDR_V4MAPPED(address) ? !memcmp(&address->s6_addr[12], any, sizeof any)
+                                               : IN6_IS_ADDR_UNSPECIFIED(address);
+    return own->port || !is_any;
 }
 
 /* Binds a socket that is about to connect to one of this user's ports, and returns its claim, or
  * -1. Without a free port the socket stays as it is: other hosts then refuse it. */
 static int bind_to_own_port(int socket, const struct sockaddr *address, socklen_t size)
 {
-    struct sockaddr_storage bound, to = {0};
+    struct sockaddr_storage bound;
     socklen_t bound_size = sizeof bound;
-    struct endpoint own, source, remote;
-    int claim = -1;
-    if (!(local_ports.first || source_ports.first) || size > sizeof to ||
-        get_option(socket, SO_TYPE) != SOCK_STREAM)
+    struct endpoint own;
+    struct connection ends;
+    int claim, kernel;
+    if (!(local_ports.first || source_ports.first) || get_option(socket, SO_TYPE) != SOCK_STREAM)
         return -1;
-    memcpy(&to, address, size);
     if (getsockname(socket, (struct sockaddr *)&bound, &bound_size) || !to_endpoint(&bound, &own) ||
-        own.port) /* the program has bound it, or it connects already */
+        is_bound(&own)) /* the program has bound it, or it connects already */
         return -1;
-    if (!to_endpoint(&to, &remote) || !find_source(address, size, &source))
+    if (!find_ends(address, size, &ends))
         return -1;
-    int is_local = !memcmp(&source.address, &remote.address, sizeof source.address);
-    struct range ports = is_local && local_ports.first ? local_ports : source_ports;
-    if (choose_port(ports, &source, &remote, &claim))
-        bind_to_port(socket, address->sa_family, source.port);
+    kernel = open_kernel();
+    struct range ports = source_ports, none = {0};
+    if (is_local(&ends) && local_ports.first)
+        ports = kernel < 0 ? none : local_ports; /* it can't say which ports are in use */
+    if (choose_port(ports, kernel, &ends, &claim))
+        bind_to_port(socket, address->sa_family, ends.own.port);
+    if (kernel >= 0)
+        close(kernel);
     return claim;
 }
 
 int connect(int socket, const struct sockaddr *address, socklen_t size)
 {
-    int claim = -1;
+    int claim = -1, error = errno;
     if (address && (address->sa_family == AF_INET || address->sa_family == AF_INET6)) {
         keep_alive(socket);
         claim = bind_to_own_port(socket, address, size);
     }
     int result = syscall(SYS_connect, socket, address, size);
-    if (claim >= 0) {
-        int error = errno;
+    if (result)
+        error = errno;
+    if (claim >= 0)
         close(claim);
-        errno = error;
-    }
+    errno = error;
     return result;
 }

@@ -11,7 +11,7 @@ import tempfile
 import pytest
 from support.builders import as_unprivileged_user
 
-from tfdeploy.agent.machine import guard
+from tfdeploy.agent.machine import guard, listeners
 
 
 @pytest.fixture(params=["of a task", "local"])
@@ -80,14 +80,34 @@ def test_the_ports_of_a_task_are_found_in_its_directory(tmp_path, monkeypatch):
 
 
 def hold_in_another_process():
-    code = "from tfdeploy.agent.machine import guard; print(*guard.hold_local_ports()); input()"
+    code = (
+        "from tfdeploy.agent.machine import guard; guard.LOCAL_LOWEST = 63_488\n"
+        "print(*guard.hold_local_ports(), flush=True); input()"
+    )
     command = [sys.executable, "-c", code]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def test_all_tasks_of_a_user_have_the_same_local_ports():
-    with hold_in_another_process() as one, hold_in_another_process() as other:
-        assert one.stdout.readline() == other.stdout.readline() != ""
+    """Also if another program had one of them only while the first task came."""
+    blocks = (guard.LOCAL_HIGHEST + 1 - 63_488) // guard.LOCAL_COUNT
+    usual = 63_488 + os.geteuid() % blocks * guard.LOCAL_COUNT
+    taken = socket.socket()
+    taken.bind(("", usual + 7))
+    with hold_in_another_process() as one:
+        first = one.stdout.readline()
+        taken.close()
+        with hold_in_another_process() as other:
+            assert first == other.stdout.readline() == f"{usual + 32} {usual + 63}\n"
+
+
+def test_a_kernel_that_does_not_list_connections_has_no_local_ports(monkeypatch):
+    def ask(*question):
+        raise OSError
+
+    monkeypatch.setattr(guard, "_local", [])
+    monkeypatch.setattr(listeners, "ask", ask)
+    assert guard.hold_local_ports() is None
 
 
 def test_a_task_without_free_local_ports_has_none(monkeypatch):

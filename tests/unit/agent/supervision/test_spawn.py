@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from support.builders import make_launch
 
@@ -11,6 +13,7 @@ from tfdeploy.agent.supervision.spawn import (
     environment,
     environment_of_user,
     preloaded,
+    spawn,
 )
 from tfdeploy.shared.protocol.record import replace
 
@@ -128,6 +131,18 @@ def test_a_command_of_a_user_is_no_process_of_the_task_and_has_no_hooks(monkeypa
     hooks = {DEVICE: "d", "TFDEPLOY_SAVE_ON_STOP": "1", "TFDEPLOY_END_AT_EXIT": "1"}
     env = user_environment(monkeypatch, env=hooks, index=0)
     assert env.keys() & {*hooks, "TFDEPLOY_SAVES", "TFDEPLOY_TASK", "PYTHONPATH"} == set()
+
+
+@pytest.mark.parametrize("network", ["guarded", "open"])
+def test_a_guarded_task_connects_on_its_host_from_the_ports_of_its_user(
+    monkeypatch, tmp_path, network
+):
+    monkeypatch.setattr(guard, "prepare", lambda: "")
+    monkeypatch.setattr(guard, "hold_local_ports", lambda: (61440, 61471))
+    monkeypatch.setattr(subprocess, "Popen", lambda words, env, **more: env)
+    monkeypatch.setenv("TFDEPLOY_LOCAL_PORTS", "1 65535")  # nobody holds these
+    env = spawn(make_launch(network=network), str(tmp_path), "mark", 1)
+    assert env.get("TFDEPLOY_LOCAL_PORTS") == {"guarded": "61440 61471", "open": None}[network]
 
 
 def test_nccl_and_gloo_use_the_interface_with_the_hosts_address():

@@ -1,6 +1,6 @@
 """The GPUs of this machine: NVIDIA's, or without nvidia-smi those of AMD, if ROCm is installed.
 
-Each raises Refusal if nvidia-smi does not answer, except `listed_if_possible` and `sampler`.
+Each raises Refusal if nvidia-smi hangs or fails, except `listed_if_possible` and `sampler`.
 """
 
 from __future__ import annotations
