@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 HOSTS = {"ps0": {"ps": 1}, "chief": {"workers": 1}}
 STRANGER = "ps1"  # on the same network, but not in hosts.toml
-SECOND = "172.31.255.7"
+SECOND = "198.18.0.7"  # no machine is in this network: RFC 2544
 NO_PROGRAMS = "/dev/shm/tfdeploy with spaces"  # Docker mounts /dev/shm with noexec
 PYTHON = "/opt/python/bin/python"
 SERVER_PORT = 2222
