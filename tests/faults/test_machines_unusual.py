@@ -110,7 +110,7 @@ def test_a_run_works_with_all_that_is_unusual_at_once(tmp_path):
     for name in hosts:
         ssh(name, f"mkdir {NEW_HOME} && ln -s /opt/python {NEW_HOME}/python")
     more = {"training": {"replicas": 1}, "runs_folder": f"/home/trainer/{NEW_HOME}/{PROJECT}/runs"}
-    # With TensorFlow: gRPC in Python, as in train_stub.py, stands still until the hour is over.
+    # With TensorFlow: gRPC in Python, as in train_stub.py, hangs until the hour is over.
     with (
         training(tmp_path, "train_async.py", hosts=hosts, **more) as site,
         strict_sshds(),

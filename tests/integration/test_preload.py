@@ -35,7 +35,7 @@ while True:
     connection.sendall(b"admitted")
     connection.close()
 """
-# Accepts the first connection only when it is told to, and prints what it hears.
+# Accepts the first connection only after a line of input, and prints what it receives.
 LISTEN_LATE = """
 import socket
 listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -227,7 +227,7 @@ def local_ports(count):
 
 @pytest.mark.parametrize("netlink", [True, False], ids=["sock_diag", "tables"])
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1", "0.0.0.0", "::1", "own"])
-def test_a_process_of_this_user_that_closes_at_once_is_heard(tmp_path, address, netlink):
+def test_a_process_of_this_user_that_closes_at_once_is_admitted(tmp_path, address, netlink):
     """NCCL's processes send the first one their addresses in this way."""
     address = next(interfaces.addresses())[0] if address == "own" else address
     (tmp_path / "peers").write_text("")
@@ -238,9 +238,9 @@ def test_a_process_of_this_user_that_closes_at_once_is_heard(tmp_path, address, 
     client = start_python(CLOSE_AT_ONCE, address, listener.first_line, env=env)
     listener.stdin.write("\n")
     listener.stdin.close()
-    heard = listener.stdout.readline().strip()
+    received = listener.stdout.readline().strip()
     end_processes([client, listener])
-    assert heard == "my address"
+    assert received == "my address"
 
 
 def test_a_program_does_not_connect_to_itself():

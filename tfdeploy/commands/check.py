@@ -181,9 +181,9 @@ def _how_to_see(facts: HostFacts, framework: str, *, is_amd: bool) -> str:
     built = "check that it is built for GPUs, and that its CUDA is not newer than the driver"
     if framework != TENSORFLOW:
         return built
-    package = f"{TENSORFLOW}[and-cuda]"
-    way = "env.requirements: " if facts.environment else f"{facts.python} -m pip install "
-    return f"{built}; {way}{package if facts.environment else repr(package)} installs CUDA"
+    if facts.environment:
+        return f"{built}; env.requirements: tensorflow[and-cuda] installs CUDA"
+    return f"{built}; {facts.python} -m pip install 'tensorflow[and-cuda]' installs CUDA"
 
 
 def _missing_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:

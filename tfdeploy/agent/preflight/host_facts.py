@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List
 
 from ...shared import parallel
 from ...shared.protocol.message import parse
@@ -18,7 +18,6 @@ from .. import children, paths
 from ..environments import marker
 from ..machine import gpu_health, gpus, logind, shared_directory
 from ..machine.devices import nvidia, vendors
-from ..machine.devices.nvidia import ListedGpu
 from ..refusal import Refusal
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 from .program import IMPORT_S, exit_name, try_program
@@ -68,7 +67,7 @@ def survey(
     are those of try_program.
     """
     started = time.time()
-    listed, failure = _listed_gpus()
+    listed, failure = vendors.listed_if_possible()
     host_gpus = {gpu.index: gpu.resource for gpu in listed}
     disk = os.statvfs(paths.root())
     unbuilt = bool(environment) and not marker.is_complete(project, environment)
@@ -100,7 +99,7 @@ def survey(
         unbuilt=unbuilt,
         program=tried(),
         gpu_problems=[*gpu_health.problems().values()] if listed else [],
-        gpu_failure=failure,
+        gpu_failure=(failure.message, failure.hint) if failure else None,
     )
 
 
@@ -149,14 +148,6 @@ def import_module(module: str, python: str, env: Dict[str, str]) -> ImportFacts:
     except (ValueError, IndexError):
         end = exit_name(done.returncode)
         return ImportFacts(error="the import ended with {}".format(end))
-
-
-def _listed_gpus() -> Tuple[List[ListedGpu], Optional[Tuple[str, str]]]:
-    """Return the GPUs; none, and why, if they can't be listed."""
-    try:
-        return vendors.listed(), None
-    except Refusal as failure:
-        return [], (failure.message, failure.hint)
 
 
 def _taken_gpus(need: GpuNeed, host_gpus: Dict[int, str]) -> Iterator[Refusal]:

@@ -50,10 +50,11 @@ print("\\n" + json.dumps([".".join(map(str, sys.version_info[:3])), found]))
 
 def explore(pythons: List[str], framework: str) -> MachineFacts:
     """Report what this machine has. `pythons` are more paths to look at for the `framework`."""
+    gpus, _ = vendors.listed_if_possible()
     return MachineFacts(
         cpus=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        gpus={str(gpu.index): gpu.name for gpu in vendors.listed_if_possible()},
+        gpus={str(gpu.index): gpu.name for gpu in gpus},
         addresses=[address for address, _ in interfaces.addresses()],
         pythons=[*_find_pythons(pythons, framework)],
         machine=os.uname().machine,

@@ -6,7 +6,7 @@ Each raises Refusal if nvidia-smi hangs or fails, except `listed_if_possible` an
 from __future__ import annotations
 
 import shutil
-from typing import Dict, List, Protocol, Sequence
+from typing import Dict, List, Optional, Protocol, Sequence, Tuple
 
 from ....shared.protocol.reports import GpuUse
 from ....shared.records import VISIBLE, visible_devices
@@ -30,11 +30,12 @@ def listed() -> List[ListedGpu]:
     return [*amd.look()] if _are_amds() else nvidia.listed()
 
 
-def listed_if_possible() -> List[ListedGpu]:
+def listed_if_possible() -> Tuple[List[ListedGpu], Optional[Refusal]]:
+    """Return the GPUs; none, and why, if they can't be listed."""
     try:
-        return listed()
-    except Refusal:
-        return []
+        return listed(), None
+    except Refusal as failure:
+        return [], failure
 
 
 def resources() -> Dict[int, str]:
