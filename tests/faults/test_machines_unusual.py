@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from support.command_line import error_of
 from support.machines import FAULTY, MACHINES, ssh
 from support.sites import PROJECT, STUB, training
 from support.waiting import until
@@ -87,8 +88,9 @@ def test_a_full_disk_at_push_is_reported_and_the_old_release_stays(tmp_path):
         push = site.tf("push")
         detected_s = time.monotonic() - started_at
         assert push.returncode == 1
-        assert "worker1: " in push.stderr and "No space left on device" in push.stderr
-        assert "ps0: " not in push.stderr and "chief: " not in push.stderr
+        error = error_of(push)
+        assert "worker1: " in error and "No space left on device" in error
+        assert "ps0: " not in error and "chief: " not in error
         assert _small_disk_files() == before
         big.unlink()
         assert "is already on ps0, chief, worker1" in site.ok("push")

@@ -53,6 +53,11 @@ def run(
         return subprocess.CompletedProcess([*words], code, printed, errors.read())
 
 
+def error_of(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the error that ended a command, without what it shows of hosts when it takes long."""
+    return done.stderr.partition("error: ")[2]
+
+
 def start(
     *words: str, cwd: Path, env: Mapping[str, str], streams: tuple[int, int, int],
     own_session: bool = False,
