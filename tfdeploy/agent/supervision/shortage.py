@@ -60,7 +60,7 @@ def describe_oom_kill(kills: int) -> str:
         return ""
     used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     what = "1 process" if kills == 1 else "{} processes".format(kills)
-    text = ": the kernel killed {} for lack of memory; the task had used up to {:.0f} MB"
+    text = ": the kernel killed {} for lack of memory; the task had used up to {:.0f} MiB"
     return text.format(what, used) + _of_limit()
 
 
@@ -72,8 +72,8 @@ def _of_limit() -> str:
     total = re.search(rb"^MemTotal: +(\d+) kB", read_if_possible("/proc/meminfo"), re.M)
     host = int(total[1]) << 10 if total else 0
     if limits and min(limits) < (host or NO_LIMIT):
-        return " of the {:.0f} MB that its control group allows".format(min(limits) / MEBIBYTE)
-    return " of the host's {:.0f} MB".format(host / MEBIBYTE) if host else ""
+        return " of the {:.0f} MiB that its control group allows".format(min(limits) / MEBIBYTE)
+    return " of the host's {:.0f} MiB".format(host / MEBIBYTE) if host else ""
 
 
 def _group_limits() -> Iterator[bytes]:

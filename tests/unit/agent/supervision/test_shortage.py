@@ -41,24 +41,24 @@ def test_a_limit_of_processes_may_be_over_a_moment_later():
 def test_a_death_by_sigkill_is_explained_if_the_kernel_killed_for_memory():
     assert shortage.describe_oom_kill(0) == ""
     assert shortage.describe_oom_kill(2).startswith(": the kernel killed 2 processes for lack of ")
-    assert re.search(r"; the task had used up to \d+ MB\b", shortage.describe_oom_kill(1))
+    assert re.search(r"; the task had used up to \d+ MiB\b", shortage.describe_oom_kill(1))
 
 
 @pytest.mark.parametrize(
     ("files", "limit"),
     [
-        ({"": b"max\n", "/user/me": b"2147483648\n"}, "the 2048 MB that its control group allows"),
+        ({"": b"max\n", "/user/me": b"2147483648\n"}, "the 2048 MiB that its control group allows"),
         ({"/user": b"1073741824\n", "/user/me": b"2147483648\n"},
-         "the 1024 MB that its control group allows"),
-        ({"": b"max\n"}, "the host's 8192 MB"),
-        ({}, "the host's 8192 MB"),
+         "the 1024 MiB that its control group allows"),
+        ({"": b"max\n"}, "the host's 8192 MiB"),
+        ({}, "the host's 8192 MiB"),
     ],
 )  # fmt: skip
 def test_a_kill_for_memory_says_how_much_there_was(monkeypatch, files, limit):
     contents = {"/proc/self/cgroup": b"0::/user/me\n", "/proc/meminfo": b"MemTotal:  8388608 kB\n"}
     contents |= {f"/sys/fs/cgroup{name}/memory.max": text for name, text in files.items()}
     monkeypatch.setattr(shortage, "read_if_possible", lambda path: contents.get(path, b""))
-    assert shortage.describe_oom_kill(1).endswith(f" MB of {limit}")
+    assert shortage.describe_oom_kill(1).endswith(f" MiB of {limit}")
 
 
 @pytest.mark.parametrize(("counters", "kills"), [(b"a 1\noom_kill 7\nb 2\n", 7), (b"a 1\n", 0)])
