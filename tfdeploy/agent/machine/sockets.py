@@ -213,7 +213,8 @@ class ConnectionServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Free the port. Clients whose requests are being answered still get their answers."""
+        """Free the port. Clients whose requests are being answered still get their answers, unless
+        this process exits first."""
         self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._thread.join()
         self._listener.close()

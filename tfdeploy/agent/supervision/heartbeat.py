@@ -237,6 +237,11 @@ class HeartbeatClient:
         self._sending = threading.Lock()  # otherwise an older report could arrive after the last
         threading.Thread(target=self._send_forever, daemon=True).start()
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the chief's host, which has answered before, refused the last connection."""
+        return self._refused_at is not None
+
     def send_soon(self) -> None:
         """Make the thread send a report at once, because the state has changed."""
         self._wake_up.set()

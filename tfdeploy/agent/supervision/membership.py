@@ -406,8 +406,9 @@ class OtherMembership(Membership):
         """Report how this task ended.
 
         The report is repeated for LAST_REPORT_S seconds, because networks often fail together with
-        tasks. If the whole run is being stopped (`order.stops_run`), the command that stops it
-        waits, so the report is sent only once.
+        tasks, but not to a chief that has ended and left: it may have had the report, and its
+        answer was lost. If the whole run is being stopped (`order.stops_run`), the command that
+        stops it waits, so the report is sent only once.
         """
         self._trial = self._pace = None
         self._stops_run = stops_run = order is not None and order.stops_run
@@ -416,7 +417,10 @@ class OtherMembership(Membership):
         if stops_run:
             self._client.send()
         while self._client.acknowledged != self._report() and time.monotonic() < deadline:
-            if not self._client.send() and signal.sigtimedwait((signal.SIGTERM,), 1.0):
+            if self._client.send():
+                continue
+            has_left = self.run_has_ended() and self._client.is_refused
+            if has_left or signal.sigtimedwait((signal.SIGTERM,), 1.0):
                 break
 
     def _report(self) -> Dict[str, Any]:

@@ -12,7 +12,7 @@ from tfdeploy.agent.reports import notify
 from tfdeploy.agent.supervision import membership, watch
 from tfdeploy.agent.supervision.heartbeat import Report
 from tfdeploy.shared.protocol.record import replace
-from tfdeploy.shared.records import QUEUED, READY, Notification, Pace, TaskState
+from tfdeploy.shared.records import QUEUED, READY, STOPPED, Notification, Pace, TaskState
 
 STATE = TaskState("FAILED", 0.0, exit=1, reason="exit 1")
 
@@ -106,6 +106,20 @@ def test_a_ps_that_waits_for_a_lost_worker_does_not_keep_the_chief(join):
     reports["worker:1"] = replace(reports["worker:1"], state="SUCCEEDED")
     assert chief._is_heard(long_ago)
     chief.close()
+
+
+def test_a_task_does_not_report_its_end_to_a_chief_that_has_left(join, monkeypatch):
+    """The chief has left as soon as it knew the end, and its answer was lost."""
+    monkeypatch.setattr(membership, "LAST_REPORT_S", 3600.0)
+    chief, state = join(), TaskState(READY, 0.0)
+    settings = replace(chief._launch.heartbeat, port=chief._server.port)
+    other = membership.join(make_launch(index=1, heartbeat=settings), "", lambda: state, list)
+    chief._server.ended = {"state": "FAILED", "reason": "exit 1"}
+    assert other._client.send()
+    chief.close()
+    state = TaskState(STOPPED, 0.0)
+    other.leave(None)
+    assert other._client.acknowledged["state"] == READY
 
 
 USUAL = Pace(
