@@ -24,10 +24,15 @@ EXPORTED = (
 )
 
 
-def pytest_on(probe: str, workers: int, *, hostile: bool = False, **variables: str) -> str:
-    """Run a probe with the suite's conftest and return what pytest prints."""
+def pytest_on(
+    tmp_path: Path, probe: str, workers: int, *, hostile: bool = False, **variables: str
+) -> str:
+    """Run a probe with the suite's conftest and return what pytest prints.
+
+    Its folder is not beside those of other runs: at its end pytest would delete the oldest of them.
+    """
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"-n{workers}"]
-    command.append(str(TESTS / "support" / f"{probe}.py"))
+    command += [f"--basetemp={tmp_path / probe}", str(TESTS / "support" / f"{probe}.py")]
     environment = {**os.environ, **variables}
     if hostile:
         command = ["setsid", "--wait", "bash", "-c", HOSTILE, "bash", *command]
@@ -37,8 +42,8 @@ def pytest_on(probe: str, workers: int, *, hostile: bool = False, **variables: s
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_a_starter_ignores_limits_and_exports_does_not_reach_a_test(workers):
-    out = pytest_on("probe_inherited", workers, hostile=True)
+def test_what_a_starter_ignores_limits_and_exports_does_not_reach_a_test(workers, tmp_path):
+    out = pytest_on(tmp_path, "probe_inherited", workers, hostile=True)
     assert "3 passed" in out, out
 
 
@@ -48,8 +53,10 @@ def test_what_a_soak_asks_for_reaches_the_tests():
     assert [name for name in asked if not starter.KEPT.fullmatch(name)] == []
 
 
-def test_a_test_that_stands_still_ends_with_its_stacks_and_processes_and_ci_skips_none():
-    out = pytest_on("probe_standing_still", 1, CI="true")
+def test_a_test_that_stands_still_ends_with_its_stacks_and_processes_and_ci_skips_none(
+    tmp_path,
+):
+    out = pytest_on(tmp_path, "probe_standing_still", 1, CI="true")
     assert "2 failed, 1 passed, 1 error" in out, out
     assert "skipped, which CI forbids" in out
     assert "it has not ended after" in out
