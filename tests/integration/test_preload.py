@@ -19,7 +19,7 @@ from support.builders import as_unprivileged_user, end_processes, start_python
 from support.ports import free_port
 
 import tfdeploy
-from tfdeploy.agent.machine import interfaces
+from tfdeploy.agent.machine import interfaces, sockets
 
 FOLDER = Path(tfdeploy.__file__).parent / "inside" / "preload"
 PACKAGE = FOLDER.parents[2]
@@ -218,21 +218,34 @@ def test_another_user_who_closes_at_once_is_not_heard(listen, tmp_path):
     assert int(refused[-1]) == 128  # of 201, reported at each power of two
 
 
-def local_ports(count):
-    """Return free ports in a row, as TFDEPLOY_LOCAL_PORTS has them."""
-    firsts = iter(free_port, 0)
-    first = next(port for port in firsts if all(map(is_free, range(port, port + count))))
-    return f"{first} {first + count - 1}"
+@pytest.fixture
+def hold_ports():
+    """Return a function that holds free ports in a row, as a supervisor does, and returns the first
+    and the last."""
+    with ExitStack() as held:
+
+        def hold(count):
+            while True:
+                first = free_port()
+                with ExitStack() as ports, suppress(OSError):
+                    for port in range(first, first + count):
+                        ports.enter_context(sockets.bind(port, socket.SO_REUSEPORT))
+                    held.enter_context(ports.pop_all())
+                    return first, first + count - 1
+
+        yield hold
 
 
 @pytest.mark.parametrize("netlink", [True, False], ids=["sock_diag", "tables"])
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1", "0.0.0.0", "::1", "own"])
-def test_a_process_of_this_user_that_closes_at_once_is_admitted(tmp_path, address, netlink):
+def test_a_process_of_this_user_that_closes_at_once_is_admitted(
+    tmp_path, hold_ports, address, netlink
+):
     """NCCL's processes send the first one their addresses in this way."""
     address = next(interfaces.addresses())[0] if address == "own" else address
     (tmp_path / "peers").write_text("")
     env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_PEERS": str(tmp_path / "peers")}
-    env["TFDEPLOY_LOCAL_PORTS"] = local_ports(4)
+    env["TFDEPLOY_LOCAL_PORTS"] = "{} {}".format(*hold_ports(4))
     code = LISTEN_LATE if netlink else WITHOUT_NETLINK + LISTEN_LATE
     listener = start_python(code, env=env, stdin=subprocess.PIPE)
     client = start_python(CLOSE_AT_ONCE, address, listener.first_line, env=env)
@@ -253,9 +266,9 @@ def test_a_program_does_not_connect_to_itself():
     assert int(connected.first_line) == errno.ECONNREFUSED
 
 
-def test_a_user_who_takes_the_names_of_claims_takes_no_port(listen):
-    first, last = map(int, (ports := local_ports(3)).split())
-    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_LOCAL_PORTS": ports}
+def test_a_user_who_takes_the_names_of_claims_takes_no_port(listen, hold_ports):
+    first, last = hold_ports(3)
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_LOCAL_PORTS": f"{first} {last}"}
     with ExitStack() as stack:
         for port in range(first, last + 1):
             claim = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
@@ -268,9 +281,9 @@ def test_a_user_who_takes_the_names_of_claims_takes_no_port(listen):
     assert sorted(used[:3]) == [first, first + 1, last]
 
 
-def test_processes_that_connect_at_the_same_moment_have_different_ports(listen):
-    first, last = map(int, (ports := local_ports(32)).split())
-    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_LOCAL_PORTS": ports}
+def test_processes_that_connect_at_the_same_moment_have_different_ports(listen, hold_ports):
+    first, last = hold_ports(32)
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_LOCAL_PORTS": f"{first} {last}"}
     connected = start_python(CONNECT_AT_ONCE, str(listen(guarded=False)), env=env)
     end_processes([connected])
     *used, end = map(int, connected.first_line.split())
@@ -310,21 +323,15 @@ def test_a_program_keeps_the_keepalive_that_it_has_set(listen):
     assert connected.first_line.startswith("1 99 ")
 
 
-def test_a_program_connects_from_the_ports_of_its_task_and_from_each_once(listen):
-    first, own = next(port for port in iter(free_port, 0) if is_free(port + 1)), free_port()
-    env = {**os.environ, "LD_PRELOAD": str(LIBRARY)}
-    env["TFDEPLOY_SOURCE_PORTS"] = f"{first} {first + 1}"
+def test_a_program_connects_from_the_ports_of_its_task_and_from_each_once(listen, hold_ports):
+    (first, last), own = hold_ports(2), free_port()
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_SOURCE_PORTS": f"{first} {last}"}
     connected = start_python(CONNECT_OFTEN, str(listen(guarded=False)), str(own), env=env)
     end_processes([connected])
     used = [int(word) for word in connected.first_line.split()]
-    assert sorted(used[:2]) == [first, first + 1]
+    assert sorted(used[:2]) == [first, last]
     assert used[2] not in used[:2]  # from any other port, so that other hosts refuse it
     assert used[3] == own  # the program has chosen it
-
-
-def is_free(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 @pytest.mark.parametrize("ports", ["", "x", "9", "9 8"])
