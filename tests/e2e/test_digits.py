@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support import warm
 from support.projects import STUB
+from support.waiting import until
 
 from tfdeploy.config import inventory
 
@@ -71,9 +72,8 @@ def _the_next_run_continues_after_start_and_stop_ends_it(project, before):
     assert "is READY: 4 tasks on 4 hosts" in project.ok("start")
     status = project.json("status")
     assert status["run"] != before
-    tasks = status["tasks"]
-    assert {task["state"] for task in tasks} == {"READY"}
-    assert {task["health"] for task in tasks} == {"READY"}
+    assert {task["state"] for task in status["tasks"]} == {"READY"}
+    until(lambda: {t["health"] for t in project.json("status")["tasks"]} == {"READY"}, "health")
     logs = project.ok("logs", "ps:1", "worker-1", "-n", "5")
     assert "ps:1@ps1 | " in logs and "worker:1@worker1 | " in logs
     assert "worker:0" not in logs

@@ -58,8 +58,9 @@ def test_sharded_variables_recommend_as_well(tmp_path):
 
 
 def test_sessions_recover_when_the_ps_is_killed(tmp_path, serial):
-    done = run("recovery", tmp_path)
-    assert "killed at step 250\n" in done.log("ps:0")
+    # Late enough for the chief to have saved, also if it stands still while another worker trains.
+    done = run("recovery", tmp_path, words=("--kill_at=500", "--steps=850"))
+    assert "killed at step 500\n" in done.log("ps:0")
     for worker in ("worker:0", *done.ended_workers()):
         sessions = re.findall(r"^session (\d+) starts at step (\d+)", done.log(worker), re.M)
         numbers = [int(number) for number, _ in sessions]

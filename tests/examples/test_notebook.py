@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -58,7 +59,10 @@ def test_every_cell_of_the_notebook_runs(tmp_path):
     plan, started, status, log, finished, several, compared = map(printed, cells(notebook))
     assert plan == "ps:0 on this-machine\nworker:0 on this-machine\nworker:1 on this-machine\n"
     assert (started, several) == ("", "")
-    assert status.count("READY") >= 3
+    # On a slow machine, the workers of this short training have ended already.
+    assert re.findall(r"^(\w+:\d) (?:READY|SUCCEEDED) ", status, re.M) == [
+        "ps:0", "worker:0", "worker:1",
+    ]  # fmt: skip
     assert "\nstopped at step " in log
     assert finished.startswith("succeeded ['model.ckpt-")
     rates = [line.partition(":")[0] for line in compared.splitlines()]

@@ -73,7 +73,7 @@ def test_a_stalled_task_that_still_answers_on_its_port_is_restarted(training):
     fault = Fault(run)
     # Asked without a command, which may take longer than stall_timeout_s.
     port = run.hosts["here"]["ports"][1]
-    assert grpc_health.probe("localhost", port, "worker:0").verdict == grpc_health.READY
+    assert grpc_health.probe("localhost", port, "worker:0", 60.0).verdict == grpc_health.READY
     fault.wait_for_detection("worker:0", "BACKOFF")
     fault.wait_for_restore()
     assert run.state("worker:0")["reason"].startswith("stalled: log and events unchanged for")

@@ -84,6 +84,11 @@ def saving(world, checkpoint_dir: str, size: int, pause_s: float = 0.01) -> Proj
     return project
 
 
+def newest_on_host(project: Project) -> int:
+    names = state_file.read(str(project.work("worker:0") / "checkpoints"))
+    return state_file.step(names[0]) if names else 0
+
+
 def newest_on_controller(project: Project) -> int:
     """Return the step of the newest checkpoint, which is whole."""
     folder = project.run_folder / "checkpoints"
@@ -106,8 +111,9 @@ def seen_by_program(project: Project) -> list[str]:
 @pytest.mark.parametrize("size", [100, BULK + 10], ids=["small", "large"])
 def test_each_collect_of_a_busy_folder_is_good(world, size):
     project = saving(world, "checkpoints", size)
-    steps = []
+    steps = [0]
     for _ in range(12):
+        until(lambda: newest_on_host(project) > steps[-1], "a newer one")
         project.ok("collect")
         steps.append(newest_on_controller(project))
     assert sorted(set(steps)) == steps, "each is a newer one"

@@ -61,7 +61,7 @@ def peak_bytes(process):
 def test_a_reader_that_blocks_stops_the_host_too(project, words):
     agent = lie(project, "flood")
     process = start(project, *words)
-    until(lambda: (agent / "blocked").exists(), "the host", lambda: (agent / "sent").exists())
+    until(lambda: (agent / "blocked").exists() and (agent / "sent").exists(), "the host")
     assert int((agent / "sent").read_text()) < 12
     assert peak_bytes(process) < MOST_BYTES
     process.kill()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.builders import as_unprivileged_user, end_processes, start_python
-from support.ports import free_port
+from support.ports import free_port, free_row
 
 import tfdeploy
 from tfdeploy.agent.machine import interfaces, sockets
@@ -226,12 +226,12 @@ def hold_ports():
 
         def hold(count):
             while True:
-                first = free_port()
+                row = free_row(count)
                 with ExitStack() as ports, suppress(OSError):
-                    for port in range(first, first + count):
+                    for port in row:
                         ports.enter_context(sockets.bind(port, socket.SO_REUSEPORT))
                     held.enter_context(ports.pop_all())
-                    return first, first + count - 1
+                    return row[0], row[-1]
 
         yield hold
 

@@ -29,6 +29,15 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def free_row(count: int) -> range:
+    """Return ports that follow one another, as `free_ports` does."""
+    while True:
+        first = random.choice(PORTS[:-count])
+        row = range(first, first + count)
+        if all(port not in _held and _claim(port) for port in row):
+            return row
+
+
 def free_port() -> int:
     return free_ports(1)[0]
 

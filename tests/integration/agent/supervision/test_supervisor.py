@@ -231,7 +231,7 @@ def test_a_task_that_has_not_met_the_others_yet_starts_again_with_them(meet):
     late = meet(2, before="while not os.path.exists('go'): time.sleep(0.01)\n")
     assert chief.reaches("READY") and other.reaches("READY") and late.reaches("RUNNING")
     os.kill(other.state.pid, signal.SIGKILL)
-    assert late.reaches("BACKOFF")
+    assert late.reaches("RUNNING", restarts=1)
     Path(paths.work(late.task_dir), "go").touch()
     for task in (chief, other, late):
         assert task.reaches("READY", restarts=1)
@@ -438,8 +438,8 @@ def test_a_task_whose_log_or_events_grow_is_not_stalled(supervise, what):
     task = run_alone(
         supervise,
         "attempt(); os.makedirs('checkpoints/train'); become_ready()\n"
-        f"for _ in range(80): {GROW[what]}; time.sleep(0.04)",
-        policy=make_policy(stall_timeout_s=1.6),
+        f"for _ in range(150): {GROW[what]}; time.sleep(0.04)",
+        policy=make_policy(stall_timeout_s=5.0),
     )
     assert (task.wait_for_end().state, task.attempts) == ("SUCCEEDED", 1)
 

@@ -19,6 +19,7 @@ from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import PROCESS
 
 SLEEP = "time.sleep(600)"
+SOON_S = 4.0  # after this silence, a run of which a supervisor is lost lets others pass
 
 
 @pytest.fixture
@@ -33,7 +34,9 @@ def submit(root):
     worker:0 is the chief."""
     tasks = []
 
-    def start(submitted, *resources, priority=0, reverse=False, orphan_timeout_s=2.0, limit_s=None):
+    def start(
+        submitted, *resources, priority=0, reverse=False, orphan_timeout_s=60.0, limit_s=None
+    ):
         names = [f"worker:{index}" for index, _ in enumerate(resources)]
         settings = make_heartbeat_settings(
             port=free_port(), secret=os.urandom(8).hex(), tasks=names, needed=names[1:],
@@ -120,7 +123,7 @@ def test_who_waits_sees_when_the_run_ends_that_has_the_gpu(submit, gpus):
 
 def test_a_run_without_one_of_its_supervisors_lets_others_pass(submit, gpus):
     held = leases.acquire([gpus[1]])
-    run = submit(1, *gpus)
+    run = submit(1, *gpus, orphan_timeout_s=SOON_S)
     assert holds(run[0], gpus[0])
     run[1].process.kill()
     assert have_started(submit(2, gpus[0]))
@@ -131,7 +134,7 @@ def test_a_run_without_one_of_its_supervisors_lets_others_pass(submit, gpus):
 
 def test_a_run_leaves_the_queue_when_its_chiefs_supervisor_is_killed(submit, gpus):
     held = leases.acquire([gpus[0]])
-    run = submit(1, *gpus)
+    run = submit(1, *gpus, orphan_timeout_s=SOON_S)
     assert holds(run[1], gpus[1])
     run[0].process.kill()
     assert have_started(submit(2, gpus[1]))
@@ -141,7 +144,7 @@ def test_a_run_leaves_the_queue_when_its_chiefs_supervisor_is_killed(submit, gpu
 
 def test_a_run_whose_host_answers_again_has_its_old_place(submit, gpus):
     held = leases.acquire(gpus[1:])
-    run = submit(1, *gpus)
+    run = submit(1, *gpus, orphan_timeout_s=SOON_S)
     assert holds(run[0], gpus[0])
     run[1].process.send_signal(signal.SIGSTOP)
     passing = submit(2, gpus[0])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import socket
 
 import pytest
-from support.ports import free_port
+from support.ports import free_port, free_ports
 from support.refusals import port_refusal
 
 from tfdeploy.agent.machine import leases, ports
@@ -55,23 +54,16 @@ def test_a_port_without_listener_is_not_attributed_to_another_user():
 
 # Choosing ports
 
-# Neither the kernel nor another test gives these to a process.
-QUIET = range(10000, 20000)
-
 
 @pytest.fixture
 def four_candidates(monkeypatch):
-    """Four neighbouring free ports, the only candidates."""
-    for _ in range(100):
-        first = random.choice(QUIET[:-3])
-        if all(ports.is_free(port) for port in range(first, first + 4)):
-            monkeypatch.setattr(ports, "CANDIDATES", range(first, first + 4))
-            return ports.CANDIDATES
-    raise AssertionError("no four neighbouring ports are free")
+    """Four free ports, the only candidates."""
+    monkeypatch.setattr(ports, "CANDIDATES", sorted(free_ports(4)))
+    return ports.CANDIDATES
 
 
 def test_chosen_ports_are_free_and_distinct(monkeypatch):
-    monkeypatch.setattr(ports, "CANDIDATES", QUIET)
+    monkeypatch.setattr(ports, "CANDIDATES", free_ports(40))
     chosen = ports.choose(20)
     assert len(set(chosen)) == 20
     assert set(chosen) <= set(ports.CANDIDATES)
