@@ -112,7 +112,7 @@ def test_runs_with_automatic_ports_run_side_by_side_and_end_independently(traini
     runs = [training(STUB, "--hold", host={"ports": "auto"}).start() for _ in range(2)]
     runs[0].ok("stop")
     assert runs[0].processes() == {}
-    until(lambda: {each["health"] for each in runs[1].status().values()} == {"READY"}, "health")
+    runs[1].wait_for_health()
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_a_newer_tfdeploy_controls_and_resumes_the_run_of_an_older_one(
     agents = Path(run.hosts["here"]["directory"]) / "agent"
     (older,) = agents.iterdir()
     fault = Fault(run)
-    run.until(lambda: {task["health"] for task in run.status().values()} == {"READY"}, "health")
+    run.wait_for_health()
     assert "step " in run.ok("logs", "worker:0", "-n", "1")
     assert "checkpoint" in run.ok("collect")
     run.ok("stop")
@@ -36,5 +36,5 @@ def test_a_newer_tfdeploy_controls_and_resumes_the_run_of_an_older_one(
     run.ok("resume")
     fault.wait_for_restore()
     assert len(os.listdir(agents)) == 2
-    run.until(lambda: {task["health"] for task in run.status().values()} == {"READY"}, "health")
+    run.wait_for_health()
     fault.record("32 upgrade in mid-run: stop, then resume with the newer one")

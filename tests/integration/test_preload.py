@@ -19,7 +19,7 @@ from support.builders import as_unprivileged_user, end_processes, start_python
 from support.ports import free_port, free_row
 
 import tfdeploy
-from tfdeploy.agent.machine import interfaces, sockets
+from tfdeploy.agent.machine import guard, interfaces
 
 FOLDER = Path(tfdeploy.__file__).parent / "inside" / "preload"
 PACKAGE = FOLDER.parents[2]
@@ -218,29 +218,18 @@ def test_another_user_who_closes_at_once_is_not_heard(listen, tmp_path):
     assert int(refused[-1]) == 128  # of 201, reported at each power of two
 
 
-@pytest.fixture
-def hold_ports():
-    """Return a function that holds free ports in a row, as a supervisor does, and returns the first
-    and the last."""
-    with ExitStack() as held:
-
-        def hold(count):
-            while True:
-                row = free_row(count)
-                with ExitStack() as ports, suppress(OSError):
-                    for port in row:
-                        ports.enter_context(sockets.bind(port, socket.SO_REUSEPORT))
-                    held.enter_context(ports.pop_all())
-                    return row[0], row[-1]
-
-        yield hold
+def hold_ports(count):
+    """Hold free ports in a row until this process ends, as a supervisor does; return the first and
+    the last."""
+    while True:
+        row = free_row(count)
+        if guard._hold(row[0], count):
+            return row[0], row[-1]
 
 
 @pytest.mark.parametrize("netlink", [True, False], ids=["sock_diag", "tables"])
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1", "0.0.0.0", "::1", "own"])
-def test_a_process_of_this_user_that_closes_at_once_is_admitted(
-    tmp_path, hold_ports, address, netlink
-):
+def test_a_process_of_this_user_that_closes_at_once_is_admitted(tmp_path, address, netlink):
     """NCCL's processes send the first one their addresses in this way."""
     address = next(interfaces.addresses())[0] if address == "own" else address
     (tmp_path / "peers").write_text("")
@@ -266,7 +255,7 @@ def test_a_program_does_not_connect_to_itself():
     assert int(connected.first_line) == errno.ECONNREFUSED
 
 
-def test_a_user_who_takes_the_names_of_claims_takes_no_port(listen, hold_ports):
+def test_a_user_who_takes_the_names_of_claims_takes_no_port(listen):
     first, last = hold_ports(3)
     env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_LOCAL_PORTS": f"{first} {last}"}
     with ExitStack() as stack:
@@ -281,7 +270,7 @@ def test_a_user_who_takes_the_names_of_claims_takes_no_port(listen, hold_ports):
     assert sorted(used[:3]) == [first, first + 1, last]
 
 
-def test_processes_that_connect_at_the_same_moment_have_different_ports(listen, hold_ports):
+def test_processes_that_connect_at_the_same_moment_have_different_ports(listen):
     first, last = hold_ports(32)
     env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_LOCAL_PORTS": f"{first} {last}"}
     connected = start_python(CONNECT_AT_ONCE, str(listen(guarded=False)), env=env)
@@ -323,7 +312,7 @@ def test_a_program_keeps_the_keepalive_that_it_has_set(listen):
     assert connected.first_line.startswith("1 99 ")
 
 
-def test_a_program_connects_from_the_ports_of_its_task_and_from_each_once(listen, hold_ports):
+def test_a_program_connects_from_the_ports_of_its_task_and_from_each_once(listen):
     (first, last), own = hold_ports(2), free_port()
     env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_SOURCE_PORTS": f"{first} {last}"}
     connected = start_python(CONNECT_OFTEN, str(listen(guarded=False)), str(own), env=env)

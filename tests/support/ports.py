@@ -24,7 +24,7 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         port = random.choice(PORTS)
-        if port not in _held and _claim(port):
+        if _claim(port):
             found.append(port)
     return found
 
@@ -34,7 +34,7 @@ def free_row(count: int) -> range:
     while True:
         first = random.choice(PORTS[:-count])
         row = range(first, first + count)
-        if all(port not in _held and _claim(port) for port in row):
+        if all(map(_claim, row)):
             return row
 
 
@@ -47,6 +47,8 @@ def free_addresses(count: int) -> list[str]:
 
 
 def _claim(port: int) -> bool:
+    if port in _held:
+        return False
     LOCKS.mkdir(exist_ok=True)
     lock = (LOCKS / str(port)).open("w")
     try:

@@ -135,6 +135,10 @@ class Training(Project):
         found = re.search(r'^model_checkpoint_path: ".*-(\d+)"', _text(state), re.M)
         return int(found[1]) if found else -1
 
+    def wait_for_health(self) -> None:
+        """Wait until all tasks answer on their ports: one that the machine lets wait does not."""
+        self.until(lambda: {t["health"] for t in self.status().values()} == {"READY"}, "health")
+
     def wait_for_checkpoint(self) -> int:
         """Wait until the chief has saved again and made a further step; return that step."""
         before = self.saved_step
