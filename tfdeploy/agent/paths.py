@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from typing import Callable, List
+from typing import Callable, List, Set
 
 from ..shared import filesystem
 from . import own_folders
@@ -19,6 +19,8 @@ from .refusal import Refusal
 
 OWN_ROOTS = ".hosts"
 TRIALS = "trials"  # in the directory of a slot
+LOGS, WORK, HELD, INCOMING, RESUMING = "logs", "work", "held", "incoming-", ".resuming"
+OTHER_LOGS = (".1", ".new")  # supervision/log.py adds them to a log's name
 
 
 def agent() -> str:
@@ -142,13 +144,20 @@ def removals(project: str) -> str:
     return os.path.join(root(), project, "removals.jsonl")
 
 
+# The names of what tfdeploy itself stores in a run's folder and in a task's; see is_own().
+_OWN_IN_RUN: Set[str] = {HELD, RESUMING}
+_OWN_IN_TASK: Set[str] = {HELD}
+_OWN_IN_LOGS: Set[str] = set()
+
+
 def _in_run(name: str) -> Callable[[str, str], str]:
     """Return a function that returns the file or folder of this name in a run's folder."""
+    _OWN_IN_RUN.add(name)
     return lambda project, run_id: os.path.join(run(project, run_id), name)
 
 
 record = _in_run("record.json")
-logs = _in_run("logs")
+logs = _in_run(LOGS)
 verified = _in_run("verified.json")  # which checkpoints TensorFlow has read to their end
 replica_dir = _in_run("replica")  # in TensorFlow's checkpoint layout
 replica = _in_run("replica.json")  # which checkpoints it has
@@ -156,6 +165,7 @@ replica = _in_run("replica.json")  # which checkpoints it has
 
 def _of_logs(ending: str) -> Callable[[str, str, str], str]:
     """Return a function that returns the file of a task among its run's logs."""
+    _OWN_IN_LOGS.add(ending)
     return lambda project, run_id, task: os.path.join(
         logs(project, run_id), file_name(task) + ending
     )
@@ -194,6 +204,7 @@ def tasks(project: str, run_id: str) -> List[str]:
 
 def _in_task(name: str) -> Callable[[str], str]:
     """Return a function that returns the file or folder of this name in a task's folder."""
+    _OWN_IN_TASK.add(name)
     return lambda task_dir: os.path.join(task_dir, name)
 
 
@@ -209,24 +220,39 @@ gpu_problems = _in_task("gpu_problems.json")  # what may be wrong with its GPUs
 given = _in_task("given.json")  # what the task got from the chief, see outputs/listing.py
 peers = _in_task("peers")  # the addresses from which other hosts may connect
 source_ports = _in_task("source-ports")
-work = _in_task("work")  # its own directory: no name in it is tfdeploy's
+work = _in_task(WORK)  # its own directory: no name in it is tfdeploy's
 
 
 def held(folder: str, kind: str) -> str:
     """Return where files of a task's folder, or of a run's, are held; see outputs/held.py."""
-    return os.path.join(folder, "held", kind)
+    return os.path.join(folder, HELD, kind)
 
 
 def resuming(run_dir: str) -> str:
     """Return the file whose mtime says when the run's last resume began."""
-    return os.path.join(run_dir, ".resuming")
+    return os.path.join(run_dir, RESUMING)
 
 
 def incoming_for(folder: str, kind: str) -> str:
     """Return where files arrive for a task's folder, or a run's, until they are complete."""
-    return os.path.join(folder, "incoming-" + kind)
+    return os.path.join(folder, INCOMING + kind)
 
 
 def checkpoints(task_dir: str, checkpoint_dir: str) -> str:
     """Return where a task saves checkpoints: `checkpoint_dir`, relative to its work directory."""
     return os.path.join(work(task_dir), checkpoint_dir)
+
+
+def is_own(run_dir: str, path: str) -> bool:
+    """Return whether a path below a run's folder is one that tfdeploy itself writes. Pure.
+
+    Everything else there was written by a task: in its work directory, or beside it (`../a.npz`).
+    """
+    first, *rest = os.path.relpath(path, run_dir).split(os.sep)
+    if first == LOGS and rest:
+        stem, extension = os.path.splitext(rest[0])
+        name = stem if extension in OTHER_LOGS else rest[0]
+        return len(rest) == 1 and name.endswith(tuple(_OWN_IN_LOGS))
+    is_task = bool(rest) and first not in _OWN_IN_RUN and not first.startswith(INCOMING)
+    name, own = (rest[0], _OWN_IN_TASK - {WORK}) if is_task else (first, _OWN_IN_RUN)
+    return name in own or name.startswith(INCOMING)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Dict, Iterable, List, Tuple
+from typing import Dict, Iterable, List, Mapping, Tuple
 
 from ...shared.event_records import EVENTS
 from ...shared.filesystem import read_if_possible, walk
@@ -19,16 +19,21 @@ from ...shared.units import SKIPPED_FOLDER
 from .. import paths
 
 MAX_PATHS = 64
-# Left out is what programs leave behind whatever they compute: files of the system, and paths with
-# one of these names below the user's home: hidden files, caches of modules, compilers and
-# downloads, locks, logs of absl and launchers. Empty files, links and sockets are left out, too.
-SYSTEM = ("/dev/", "/proc/", "/run/", "/sys/")
+# Left out is what programs leave behind whatever they compute: files of the system, what is below
+# the folders that variables name as caches, and paths with one of these names below the user's
+# home: hidden files, caches of modules, compilers and downloads, locks, logs of absl and launchers.
+# Empty files, links and sockets are left out, too.
+SYSTEM = ("/dev/", "/proc/", "/run/", "/sys/", "/var/cache/")
+CACHES = re.compile(r".*_CACHE(_HOME|_DIR|_PATH)?|MPLCONFIGDIR")  # such as XDG_CACHE_HOME
+SHARED_FOLDERS = ("/", "/tmp/", "/var/tmp/")  # named as a cache, they are not one cache alone
 NOISE = re.compile(
     r"\..*|__pycache__|.*\.py[co]|site-packages|dist-packages|matplotlib-.*"
     r"|__autograph_generated_file.*|torchinductor_.*|pymp-.*"
     r"|tensorflow_datasets|tfhub_modules|nltk_data|torchelastic_.*|tpu_logs"
     r"|.*\.lock(file)?|.*\.pid|.*\.log\.(INFO|WARNING|ERROR|FATAL)\..*"
 )
+# What a program keeps in a hidden folder until somebody uploads it: ClearML's offline sessions.
+KEPT = re.compile(r"\.clearml/cache/offline/.+")
 # A file that was deleted was a temporary one, unless its name says that it was a result.
 RESULT = re.compile(r".*\.(keras|h5|hdf5|npz|ckpt|pth?|safetensors|onnx|index)|saved_model\.pb")
 # What is collected from a checkpoint_dir that is no folder of `outputs`, or another task's.
@@ -43,6 +48,7 @@ class Saves:
         self._files = {path: None for path in recorded if not path.endswith("/")}
         self._folders = {path for path in recorded if path.endswith("/")}
         self._run, self._home = _roots([os.path.dirname(task_dir), os.path.expanduser("~")])
+        self._caches = _caches({**os.environ, **launch.env}, self._run)
         self._fetched = _roots(launch.outputs.folders)
         self._shared = _roots([launch.checkpoint_dir] if launch.checkpoint_dir[:1] == "/" else [])
         self._is_chief = launch.is_chief
@@ -87,12 +93,18 @@ class Saves:
         )
 
     def _is_left_out(self, path: str) -> bool:
-        is_of_run = path.startswith(self._run)
         above = next((root for root in (self._run, self._home) if path.startswith(root)), "")
-        names = path[len(above) :].split("/")
-        is_listed = is_of_run and names[1:2] == ["work"]  # among the outputs of another task
-        is_noise = path.startswith(SYSTEM) or any(map(NOISE.fullmatch, names))
-        return is_listed or is_noise or self._is_fetched(path)
+        name = path[len(above) :]
+        if above == self._run and self._is_own_or_listed(name):
+            return True
+        is_cache = path.startswith((*SYSTEM, *self._caches))
+        is_noise = any(map(NOISE.fullmatch, name.split("/"))) and not KEPT.match(name)
+        return is_cache or is_noise or self._is_fetched(path)
+
+    def _is_own_or_listed(self, name: str) -> bool:
+        """Return whether a path in the run's folder is tfdeploy's, or is among the outputs of a
+        task."""
+        return name.split("/")[1:2] == [paths.WORK] or paths.is_own(self._run, self._run + name)
 
     def _is_fetched(self, path: str) -> bool:
         name = os.path.basename(path)
@@ -120,6 +132,13 @@ def _started_ns(task_dir: str) -> int:
 
 def _roots(folders: Iterable[str]) -> Tuple[str, ...]:
     return tuple(os.path.join(os.path.realpath(folder), "") for folder in folders)
+
+
+def _caches(env: Mapping[str, str], run: str) -> Tuple[str, ...]:
+    """Return the folders that variables of the environment name as caches."""
+    named = (env[name] for name in env if CACHES.fullmatch(name) and env[name][:1] == "/")
+    found = (folder for folder in _roots(named) if folder not in SHARED_FOLDERS)
+    return tuple(folder for folder in found if not run.startswith(folder))
 
 
 def _is_file(path: str) -> bool:

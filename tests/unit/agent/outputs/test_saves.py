@@ -124,6 +124,36 @@ def test_a_home_below_a_hidden_folder_hides_nothing(elsewhere, tmp_path, monkeyp
     assert found == {".volumes/user/a.npz": True}
 
 
+@pytest.mark.parametrize("name", ["versions", "saves", "state.json", "incoming-outputs/a.npz"])
+def test_what_tfdeploy_itself_writes_in_a_tasks_folder_is_left_out(elsewhere, tmp_path, name):
+    task_dir = os.path.relpath(paths.task(*TASK), tmp_path)
+    write(tmp_path, f"{task_dir}/{name}", f"{task_dir}/beside.npz")
+    found = elsewhere(f"{task_dir}/{name}", f"{task_dir}/beside.npz")
+    assert found == {f"{task_dir}/beside.npz": True}
+
+
+def test_of_the_logs_of_a_run_only_other_files_count(elsewhere, tmp_path):
+    logs = os.path.relpath(paths.logs(*TASK[:2]), tmp_path)
+    names = [f"{logs}/{name}" for name in ("worker-0.log.1", "worker-0.log", "mine/a.npz")]
+    write(tmp_path, *names)
+    assert elsewhere(*names) == {f"{logs}/mine/a.npz": True}
+
+
+def test_a_folder_that_a_variable_names_as_a_cache_is_left_out(elsewhere, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "scratch"))
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))  # has the run: no cache alone
+    write(tmp_path, "scratch/matplotlib/fontlist.json", "fonts/list.json", "a.npz")
+    names = ("scratch/matplotlib/fontlist.json", "fonts/list.json", "a.npz")
+    assert elsewhere(*names, env={"MPLCONFIGDIR": f"{tmp_path}/fonts"}) == {"a.npz": True}
+
+
+def test_offline_sessions_in_a_hidden_folder_are_named(elsewhere, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    names = [".clearml/cache/offline/1.zip", ".clearml/cache/storage_manager/1.bin"]
+    write(tmp_path, *names)
+    assert elsewhere(*names) == {names[0]: True}
+
+
 def test_a_folder_with_only_half_written_files_is_left_out(elsewhere, tmp_path):
     write(tmp_path, "models/7.orbax-checkpoint-tmp/_METADATA", "my_temp/a.pt")
     found = elsewhere("models/", "models/7.orbax-checkpoint-tmp/", "my_temp/", "my_temp/a.pt")
@@ -131,7 +161,7 @@ def test_a_folder_with_only_half_written_files_is_left_out(elsewhere, tmp_path):
 
 
 def test_files_of_the_system_are_left_out(elsewhere):
-    assert elsewhere("/dev/null", "/proc/self/oom_score_adj", "/sys/kernel/x") == {}
+    assert elsewhere("/dev/null", "/proc/self/oom_score_adj", "/var/cache/fontconfig/x") == {}
 
 
 def test_only_files_with_content_count(elsewhere, tmp_path):
