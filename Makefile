@@ -17,7 +17,7 @@ TF_KERAS := 'tf_keras>=2.21,<2.22'
 # If it is set, each command that a test runs compiles all its modules again: a third of its CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick local faults e2e hosts costs soak check docs schemas bench recipes figures replication docs-pictures clean
+.PHONY: help demo test quick local faults e2e hosts costs transcripts soak check docs schemas bench recipes figures replication docs-pictures clean
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make faults  run only the fault tests; make e2e: only the trainings on hosts in containers"
 	@echo "make hosts   start the containers and keep them running, so that the next tests start at once"
 	@echo "make costs   run the slow tests and store the duration of each in tests/support/costs.json"
+	@echo "make transcripts    run the console sessions of tests/transcripts, and store what they print now, for the docs, too"
 	@echo "make soak    repeat the fault tests and fuzz for HOURS=1, and write docs/soak.md"
 	@echo "make check   check format, lint, types and documentation (ruff, mypy, mkdocs)"
 	@echo "make docs    build the documentation into build/site"
@@ -68,6 +69,12 @@ hosts: .venv/.ready-to-develop
 costs: .venv/.ready-to-develop
 	tests/hosts/install-missing $(NEEDS)
 	$(SLOW) --write-costs tests
+
+# ONE names a session: make transcripts ONE=first_command
+transcripts: .venv/.ready-to-develop
+	tests/hosts/install-missing rsync ssh iproute2 torch
+	.venv/bin/pytest -n 2 -m slow --record tests/integration/test_transcripts.py $(if $(ONE),-k $(ONE))
+	.venv/bin/python docs/generate.py
 
 quick: .venv/.ready-to-develop
 	$(QUICK)

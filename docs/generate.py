@@ -1,5 +1,6 @@
 """Write docs/schemas/ and the tables of docs/json.md from the classes that --json prints, and every
-key into docs/hosts-toml.md from hosts.example.toml: make schemas."""
+key into docs/hosts-toml.md from hosts.example.toml, and the consoles of all pages from transcripts:
+make schemas."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
+
+import console_blocks
 
 from tfdeploy import documents
 from tfdeploy.errors import TfdeployError
@@ -37,7 +40,10 @@ def files() -> dict[Path, str]:
     }
     example = (DOCS.parent / "hosts.example.toml").read_text()
     keys = f"```toml\n{example}```\n"
-    return {**schemas, **_between_marks(PAGE, tables()), **_between_marks(KEYS_PAGE, keys)}
+    written = {**schemas, **_between_marks(PAGE, tables()), **_between_marks(KEYS_PAGE, keys)}
+    pages = {page: written.get(page, page.read_text()) for page in console_blocks.pages()}
+    texts = {page: console_blocks.filled(text) for page, text in pages.items()}
+    return {**written, **{page: texts[page] for page in pages if texts[page] != pages[page]}}
 
 
 def _between_marks(page: Path, text: str) -> dict[Path, str]:

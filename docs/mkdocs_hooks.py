@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import console_blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages outside of docs/."""
+    """Add the pages outside of docs/. Require that transcripts have printed what pages show."""
+    if found := [each for page in console_blocks.pages() for each in console_blocks.problems(page)]:
+        raise PluginError("\n".join(found))
     for path in pages_outside():
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     return files

@@ -28,6 +28,7 @@ pytest_plugins = ["support.imports", "support.timeouts"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", action="store_true", help="store what transcripts print now")
     parser.addoption("--write-costs", action="store_true", help="store the duration of each test")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import runpy
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -16,6 +17,7 @@ from tfdeploy.output.documents import classes
 
 DOCS = Path(__file__).parents[3] / "docs"
 CLASSES = classes()
+sys.path.append(str(DOCS))  # of generate.py, which is no module of a package
 FILES = runpy.run_path(str(DOCS / "generate.py"))["files"]()
 
 

@@ -1,0 +1,160 @@
+"""Run the commands of a transcript on machines of their own, and record what they print.
+
+The settings of a transcript:
+
+    about     what it shows, in one line
+    project   a folder of examples/ or of tests/transcripts/projects/, or several: each is copied to
+              the controllers' homes; the commands start in the first. Default: the home itself
+    machines  besides the laptop: of namespaces.ADDRESSES. `desk` is a second controller
+    python    what ~/venv/bin/python has on each machine: distributions, such as tensorflow-cpu;
+              "none" if there is no such Python
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from support import host_python
+from support.namespaces import DESK, HOME, LAPTOP, Machines
+from support.transcript import ERRORS, RUN, Step, Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+SOURCES = (ROOT, ROOT / "tests/transcripts/projects")
+CHANGE = re.compile(r"cd (\S+)(?: && (.+))?")
+MAX_DATAGRAM = 1 << 18
+
+
+class Session:
+    """A user's machines, and the folder in which the next command of each runs."""
+
+    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+        self._machines = Machines(folder, settings.get("machines", "").split())
+        self._runs: dict[str, str] = {}  # those of the stored transcript, by what they are now
+        controllers = [name for name in self._machines.names if name in (LAPTOP, DESK)]
+        projects = settings.get("project", "").split()
+        for project in projects:
+            for name in controllers:
+                _copy(project, self._machines.home(name))
+        start = f"{HOME}/{Path(projects[0]).name}" if projects else HOME
+        self._folders = {n: start if n in controllers else HOME for n in self._machines.names}
+        if settings.get("python") != "none":
+            self._install_python(folder, settings.get("python", "").split())
+
+    def _install_python(self, folder: Path, distributions: list[str]) -> None:
+        host_python.make(folder / "venv", *distributions)
+        for name in self._machines.names:
+            (self._machines.home(name) / "venv").symlink_to(folder / "venv")
+
+    def close(self) -> None:
+        self._machines.end()
+
+    def replay(self, stored: Transcript) -> Transcript:
+        """Run the commands of a stored transcript, and return the new recording."""
+        steps = []
+        for step in stored.steps:
+            done = self._run(replace(step, text=self._with_runs_of_now(step.text)))
+            assert not (step.is_hidden and done.code), f"{step.text}\n" + "\n".join(done.output)
+            self._pair_runs(step, done)
+            steps.append(replace(done, output=()) if step.is_hidden else done)
+        return replace(stored, steps=tuple(steps))
+
+    def _with_runs_of_now(self, text: str) -> str:
+        """A command that names a run means the one that was printed in its place."""
+        return RUN.sub(lambda run: self._runs.get(run[0], run[0]), text)
+
+    def _pair_runs(self, stored: Step, done: Step) -> None:
+        old, new = (dict.fromkeys(RUN.findall("\n".join(s.output))) for s in (stored, done))
+        known = set(self._runs.values())
+        unpaired = [run for run in old if run not in self._runs]
+        self._runs.update(zip(unpaired, [run for run in new if run not in known], strict=False))
+
+    def _run(self, step: Step) -> Step:
+        machine, command = step.machine or LAPTOP, step.text
+        if change := CHANGE.fullmatch(command):
+            folder = change[1].replace("~", HOME, 1)
+            self._folders[machine] = os.path.normpath(f"{self._folders[machine]}/{folder}"
+                                                      if folder[0] != "/" else folder)  # fmt: skip
+            command = change[2] or "true"
+        words = [*self._machines.enter(machine, self._folders[machine]), "bash", "-c", command]
+        lines, code = _printed(words, step.interrupt_after)
+        return replace(step, output=tuple(lines), code=code)
+
+
+def _copy(project: str, home: Path) -> None:
+    [source] = [top / project for top in SOURCES if (top / project).is_dir()]
+    ignored = shutil.ignore_patterns("runs", "__pycache__", ".*_cache")
+    shutil.copytree(source, home / source.name, ignore=ignored)
+
+
+def _printed(words: list[str], interrupt_after: str) -> tuple[list[str], int]:
+    """Run a command to its end. Return its lines on both streams, in the order in which they were
+    written, and its exit status.
+
+    Each stream is a socket that is connected to one receiver, which so has the order of what both
+    send, and the sender's name.
+    """
+    name = f"\0transcript-{secrets.token_hex(8)}"
+    with ExitStack() as stack:
+        receiver = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        receiver.bind(name)
+        out, errors, end = (
+            stack.enter_context(_sender(f"{name}-{kind}", name)) for kind in ("out", "err", "end")
+        )
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, start_new_session=True
+        )
+        waiting = threading.Thread(target=lambda: (process.wait(), end.send(b"")))
+        waiting.start()
+        lines = list(_lines(receiver, process.pid, interrupt_after))
+        waiting.join()
+    return lines, process.returncode
+
+
+def _sender(name: str, receiver: str) -> socket.socket:
+    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_DATAGRAM)
+    sender.bind(name)
+    sender.connect(receiver)
+    return sender
+
+
+def _lines(receiver: socket.socket, pid: int, interrupt_after: str) -> Iterator[str]:
+    """Yield each line that was written, until the process has ended."""
+    rest = {"": b"", ERRORS: b""}
+    while True:
+        data, sender = receiver.recvfrom(MAX_DATAGRAM)
+        if sender.endswith(b"-end"):
+            break
+        label = ERRORS if sender.endswith(b"-err") else ""
+        *lines, rest[label] = (rest[label] + data).split(b"\n")
+        for line in lines:
+            text = line.decode(errors="replace")
+            yield (label + text).rstrip()
+            if interrupt_after and interrupt_after in text:
+                _press_ctrl_c(pid)
+                interrupt_after = ""
+    assert not interrupt_after, f"it never printed {interrupt_after!r}"
+    yield from (label + text.decode(errors="replace") for label, text in rest.items() if text)
+
+
+def _press_ctrl_c(pid: int) -> None:
+    """Send SIGINT to the command's group, as a terminal does, but not to nsenter, which would leave
+    before the command."""
+    for entry in Path("/proc").iterdir():
+        with suppress(ValueError, OSError):
+            if int(entry.name) != pid and os.getpgid(int(entry.name)) == pid:
+                os.kill(int(entry.name), signal.SIGINT)

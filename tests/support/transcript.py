@@ -1,0 +1,181 @@
+"""Transcripts: files with commands as a user types them, and everything that they print.
+
+    about: one line, for readers of the file
+    project: examples/digits
+    machines: gpu-1 gpu-2
+    python: tensorflow-cpu
+
+    $ tfdeploy run
+    pushed release bb35c7989aa8c742 (75.8 kB) to this-machine
+    ! note: a line on standard error
+    [exit 1]
+
+The first paragraph says what there is before the first command; see session.py. `NAME$ COMMAND`
+runs a command on another machine than the laptop, and `% COMMAND` or `NAME% COMMAND` one that a
+reader need not see: it must succeed, and what it prints is not stored. `^C after TEXT` before a
+command presses Ctrl-C when it has printed TEXT.
+
+What a file stores was printed like this once. Two recordings are the same if `normal` gives the
+same: run names, sizes, times and other values that differ from run to run become a placeholder.
+Lines of several tasks come in any order, so they are grouped by what they are about.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+PROMPT = re.compile(r"(?P<machine>[\w-]*)(?P<sign>[$%]) (?P<text>.+)")
+INTERRUPT, ERRORS = "^C after ", "! "
+EXIT = re.compile(r"\[exit (\d+)\]")
+RUN = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command and what it printed: lines of standard error begin with "! "."""
+
+    machine: str
+    text: str
+    is_hidden: bool
+    interrupt_after: str = ""
+    output: tuple[str, ...] = ()
+    code: int = 0
+
+    def lines(self) -> list[str]:
+        interrupt = [f"{INTERRUPT}{self.interrupt_after}"] if self.interrupt_after else []
+        prompt = f"{self.machine}{'%' if self.is_hidden else '$'} {self.text}"
+        code = [f"[exit {self.code}]"] if self.code else []
+        return [*interrupt, prompt, *self.output, *code]
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """A file's settings and steps."""
+
+    settings: dict[str, str]
+    steps: tuple[Step, ...] = field(default=())
+
+    def text(self) -> str:
+        head = "".join(f"{key}: {value}\n" for key, value in self.settings.items())
+        return head + "".join("\n" + "\n".join(step.lines()) + "\n" for step in self.steps)
+
+    def shown(self) -> Iterator[Step]:
+        """Yield the steps that a reader sees."""
+        return (step for step in self.steps if not step.is_hidden)
+
+
+def read(file: Path) -> Transcript:
+    """Read a transcript. Raises ValueError if a line is unknown."""
+    head, _, rest = file.read_text().partition("\n\n")
+    settings = dict(line.split(": ", 1) for line in head.splitlines())
+    return Transcript(settings, tuple(_steps(rest.splitlines())))
+
+
+def _steps(lines: Iterable[str]) -> Iterator[Step]:
+    """An empty line before a command belongs to the file, and not to what was printed."""
+    step, interrupt = None, ""
+    for line in lines:
+        prompt = PROMPT.fullmatch(line)
+        if prompt or line.startswith(INTERRUPT):
+            if step:
+                yield _without_last_empty_line(step)
+            step = None
+        if line.startswith(INTERRUPT):
+            interrupt = line.removeprefix(INTERRUPT)
+        elif prompt:
+            step = Step(prompt["machine"], prompt["text"], prompt["sign"] == "%", interrupt)
+            interrupt = ""
+        elif step is None:
+            if line:
+                raise ValueError(f"unknown line before a command: {line}")
+        elif code := EXIT.fullmatch(line):
+            step = replace(step, code=int(code[1]))
+        else:
+            step = replace(step, output=(*step.output, line))
+    if step:
+        yield step
+
+
+def _without_last_empty_line(step: Step) -> Step:
+    return replace(step, output=step.output[:-1]) if step.output[-1:] == ("",) else step
+
+
+# What differs from run to run, by what is compared in place of it.
+VALUES = tuple(
+    (re.compile(pattern), value)
+    for pattern, value in (
+        (r"\b[0-9a-f]{64}\b|\b[0-9a-f]{16}\b", "HASH"),
+        (r"\d+(\.\d+)? ?(B|kB|KiB|MB|MiB|GB|GiB|TB)\b", "SIZE"),
+        (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?Z?", "TIME"),
+        (r"\b\d\d:\d\d:\d\d\b", "TIME"),
+        (r"\b(\d+(\.\d+)? ?(ms|s|min|h|d)|\d+(h|min|m) ?\d+(min|m|s))\b", "TIME"),
+        (r"\b(step|loss|pid|accuracy|port) -?\d[\d.e-]*", r"\1 N"),
+        (r"(?<=[\w.])-\d+(?=$|[\s,.)])", "-N"),  # model.ckpt-200
+        (r"\d+\.\d+(e[+-]?\d+)?%?", "N"),
+        (r"(?<!exit )(?<![\w.-])\d{3,}(?![\w.])", "N"),
+        (r"\s{2,}", "  "),
+        (r"\s+$", ""),
+    )
+)
+TASK = r"[a-z]+:\d+"
+# A line about one task, or about a kind of file: such lines come in the order in which things
+# happen, which differs for several of them.
+ABOUT = re.compile(
+    rf"(?:! )?(?:[A-Z]{{4,}} +(?P<state>{TASK})\s|(?P<log>{TASK})@\S+ \| "
+    r"|(?P<file>checkpoint|output) /)"
+)
+LOG_NUMBERS = re.compile(r"-?\d[\d.,e-]*")
+# What is printed only if something takes long, or if it is seen before it passes.
+PASSING = re.compile(r"! waiting for hosts? .*|(?:! )?to \S+: \S+ \S+ of .*|STARTING\s.*")
+
+
+def normal(transcript: Transcript) -> str:
+    """Return the text that is the same for each recording of the same behaviour."""
+    names: dict[str, str] = {}
+    steps = [replace(step, output=tuple(_normal_output(step.output)))
+             for step in transcript.shown()]  # fmt: skip
+    text = "\n".join("\n".join(step.lines()) for step in steps)
+    return RUN.sub(lambda run: names.setdefault(run[0], f"RUN-{len(names) + 1}"), text)
+
+
+def difference(before: str, now: str) -> str:
+    """Return what two normal texts differ in, for a person."""
+    lines = difflib.unified_diff(
+        before.splitlines(), now.splitlines(), "stored", "now", n=8, lineterm=""
+    )
+    return "\n".join(["make transcripts stores what is printed now", *lines])
+
+
+def _normal_output(lines: Iterable[str]) -> Iterator[str]:
+    groups: dict[str, list[str]] = {}
+    for line in lines:
+        if PASSING.fullmatch(line):
+            continue
+        about = ABOUT.match(line)
+        key = next(filter(None, about.groups()), "") if about else ""
+        group = groups.setdefault(key, [])
+        text = _normal_line(line, is_log=bool(about and about["log"]))
+        if not key or text not in group[-1:]:
+            group.append(text)
+    for key in sorted(groups):
+        yield from groups[key]
+
+
+def _normal_line(line: str, *, is_log: bool) -> str:
+    if is_log:
+        prefix, bar, text = line.partition(" | ")
+        return prefix + bar + LOG_NUMBERS.sub("N", text)
+    runs = RUN.findall(line)
+    line = RUN.sub("\0", line)
+    for pattern, value in VALUES:
+        line = pattern.sub(value, line)
+    for run in runs:
+        line = line.replace("\0", run, 1)
+    return line
