@@ -183,6 +183,20 @@ def test_troubleshooting_shows_the_messages_of_the_code():
     assert [message for message in messages if message.strip() not in errors] == []
 
 
+# What Python and programs say, not tfdeploy.
+MESSAGES_OF_OTHERS = {"EOFError: marshal data too short", "No such file or directory"}
+
+
+def test_each_message_that_a_row_of_troubleshooting_quotes_is_in_the_code():
+    files = [*(ROOT / "tfdeploy").rglob("*.py"), *(ROOT / "tfdeploy").rglob("*.c")]
+    code = "".join(re.sub(r'"\s*\n\s*f?"', "", file.read_text()) for file in files)
+    rows = re.findall(r"^\| (.*?) \| ", PAGES["troubleshooting.md"], re.M)
+    messages = {quote for row in rows for quote in re.findall(r"`([^`]+ [^`]+ [^`]+)`", row)}
+    assert "the guard does not cover" in messages
+    absent = {m for m in messages if not all(p.strip() in code for p in m.split("…"))}
+    assert absent <= MESSAGES_OF_OTHERS
+
+
 # Faults
 
 
