@@ -30,5 +30,5 @@ def test_a_session_prints_what_is_stored(file, tmp_path, pytestconfig):
     now, before = transcript.normal(recorded), transcript.normal(stored)
     if now != before and pytestconfig.getoption("record"):
         file.write_text(recorded.text())
-    else:
-        assert now == before, transcript.difference(before, now)
+    elif now != before:
+        pytest.fail(transcript.difference(before, now), pytrace=False)

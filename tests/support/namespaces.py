@@ -1,7 +1,7 @@
 """Machines on this one, in Linux's namespaces: each has its own name, home, processes and network.
 
-A command that is run there prints what it prints on a user's machines: /home/ann, gpu-1, 10.0.0.11,
-port 2222. All machines have the user ann, who is root. The first one, `laptop`, has tfdeploy.
+A command that is run there prints what it prints on a user's machines: /home/ann, gpu-01, port
+2222. All machines have the user ann, who is root. The first one, `laptop`, has tfdeploy.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ LAPTOP, DESK = "laptop", "desk"  # controllers: tfdeploy is installed on them
 # The switch is the laptop's.
 ADDRESSES = {
     LAPTOP: "10.0.0.1", DESK: "10.0.0.2",
-    "cpu-1": "10.0.0.10", "gpu-1": "10.0.0.11", "gpu-2": "10.0.0.12", "gpu-3": "10.0.0.13",
+    "cpu-01": "10.0.0.10", "gpu-01": "10.0.0.11", "gpu-02": "10.0.0.12", "gpu-03": "10.0.0.13",
 }  # fmt: skip
+# What TensorFlow says about itself differs with its version and the processor.
+QUIET = ("TF_CPP_MIN_LOG_LEVEL=2", "TF_ENABLE_ONEDNN_OPTS=0")
 INIT = Path(__file__).with_name("machine_init.sh")
 SSHD_CONFIG = """\
 HostKey {host_key}
@@ -34,7 +36,7 @@ StrictModes no
 UsePAM no
 PermitRootLogin yes
 PidFile none
-SetEnv PATH=/home/ann/bin:/usr/bin:/bin
+SetEnv PATH=/home/ann/bin:/usr/bin:/bin {quiet}
 Subsystem sftp internal-sftp
 """
 
@@ -62,7 +64,7 @@ class Machines:
         path = f"{HOME}/bin:{HOME}/venv/bin:/usr/bin:/bin"
         variables = (f"HOME={HOME}", f"USER={USER}", f"PATH={path}", "LANG=C.UTF-8", "TERM=dumb")
         nsenter = ["nsenter", f"--target={self._inits[name]}", *namespaces, "--"]
-        return [*nsenter, "env", "-i", "-C", directory, *variables]
+        return [*nsenter, "env", "-i", "-C", directory, *variables, *QUIET]
 
     def end(self) -> None:
         self._ends.close()
@@ -83,7 +85,9 @@ class Machines:
             (home / "bin/tfdeploy").symlink_to(Path(sys.executable).with_name("tfdeploy"))
             self._write_ssh_files(home)
         else:
-            config = SSHD_CONFIG.format(host_key=self._keys.host, authorized=self._keys.authorized)
+            config = SSHD_CONFIG.format(
+                host_key=self._keys.host, authorized=self._keys.authorized, quiet=" ".join(QUIET)
+            )
             (self.folder / name / "sshd_config").write_text(config)
         unshare = ["unshare", "--mount", "--uts", "--net", "--pid", "--fork", "--mount-proc",
                    "--kill-child"]  # fmt: skip

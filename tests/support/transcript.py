@@ -2,7 +2,7 @@
 
     about: one line, for readers of the file
     project: examples/digits
-    machines: gpu-1 gpu-2
+    machines: gpu-01 gpu-02
     python: tensorflow-cpu
 
     $ tfdeploy run
@@ -117,7 +117,7 @@ VALUES = tuple(
         (r"\b\d\d:\d\d:\d\d\b", "TIME"),
         (r"\b(\d+(\.\d+)? ?(ms|s|min|h|d)|\d+(h|min|m) ?\d+(min|m|s))\b", "TIME"),
         (r"\b(step|loss|pid|accuracy|port) -?\d[\d.e-]*", r"\1 N"),
-        (r"(?<=[\w.])-\d+(?=$|[\s,.)])", "-N"),  # model.ckpt-200
+        (r"ckpt-\d+", "ckpt-N"),
         (r"\d+\.\d+(e[+-]?\d+)?%?", "N"),
         (r"(?<!exit )(?<![\w.-])\d{3,}(?![\w.])", "N"),
         (r"\s{2,}", "  "),
@@ -133,7 +133,9 @@ ABOUT = re.compile(
 )
 LOG_NUMBERS = re.compile(r"-?\d[\d.,e-]*")
 # What is printed only if something takes long, or if it is seen before it passes.
-PASSING = re.compile(r"! waiting for hosts? .*|(?:! )?to \S+: \S+ \S+ of .*|STARTING\s.*")
+PASSING = re.compile(
+    r"! waiting for hosts? .*|(?:! )?(?:to )?\S+: [\d.]+ \w?B of [\d.]+ \w?B.*|STARTING\s.*"
+)
 
 
 def normal(transcript: Transcript) -> str:
