@@ -46,7 +46,7 @@ def test_a_worker_that_never_ends_is_killed_and_the_run_succeeds(training):
     assert run.processes() == {}
     # Not in the output: `run` follows the others only for a while after the chief's end.
     end = run.state("worker:1")
-    reason = "the run has ended: worker:0 succeeded, killed by SIGKILL"
+    reason = "the run has ended: worker:0 succeeded; stopped by SIGKILL"
     assert (end["state"], end["reason"]) == ("STOPPED", reason)
     table.record(
         "12 a worker hangs after the chief's end: stopped", seconds_to_last_end(run, "worker:0")

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
+from support import invariants
 from support.forks import ForkServer
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ STARTUP = ("PYTHON", "LC_", "LANG", "LD_")
 def run(
     *words: str, cwd: Path, env: Mapping[str, str], text_in: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run `tfdeploy WORDS` to its end, and until nothing has its output open anymore."""
+    """Run `tfdeploy WORDS` to its end, and until nothing has its output open anymore. What it
+    prints must be as invariants.py says."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile("w+") as errors, _input(text_in) as given:
         command = start(*words, cwd=cwd, env=env, streams=(given, writing, errors.fileno()))
@@ -50,7 +52,9 @@ def run(
             printed = output.read()
         code = command.wait()
         errors.seek(0)
-        return subprocess.CompletedProcess([*words], code, printed, errors.read())
+        done = subprocess.CompletedProcess([*words], code, printed, errors.read())
+        assert not invariants.problems(done.stdout + done.stderr), (words, done)
+        return done
 
 
 def error_of(done: subprocess.CompletedProcess[str]) -> str:

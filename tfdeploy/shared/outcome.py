@@ -31,7 +31,7 @@ def result(chief: str, find: Callable[[str], Optional[Ended]]) -> Result:
 
 def why_stopped(reason: str) -> str:
     """Return why a run stopped itself, from the reason of its chief; "" if a command stopped it."""
-    return reason.partition(", ")[0] if IDLE_KEY in reason else ""
+    return reason.partition("; ")[0] if IDLE_KEY in reason else ""
 
 
 def exit_code(chief: str, find: Callable[[str], Optional[Ended]]) -> int:

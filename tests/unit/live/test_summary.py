@@ -88,7 +88,7 @@ def test_the_checkpoint_has_its_age():
             f"stopped. Next: tfdeploy collect --run {RUN_ID}, or tfdeploy resume --run {RUN_ID}",
         ),
         (
-            {"state": "STOPPED", "reason": f"{IDLE}, killed by SIGTERM"},
+            {"state": "STOPPED", "reason": f"{IDLE}; stopped by SIGTERM"},
             f"stopped: {IDLE}. Next: tfdeploy collect --run {RUN_ID}, "
             f"or tfdeploy resume --run {RUN_ID}",
         ),

@@ -93,7 +93,8 @@ def decide(
     that tasks that ended together do not restart together again and again.
     """
     if ended.stopped:
-        reason = "{}, {}".format(ended.reason, describe_exit(ended.code))
+        how = describe_exit(ended.code).replace("killed by", "stopped by")
+        reason = "{}; {}".format(ended.reason, how)
         return Decision(STOPPED, 0.0, reason)
     reason = ended.reason or describe_exit(ended.code) + ended.detail
     exception = ": " + ended.exception if ended.exception else ""

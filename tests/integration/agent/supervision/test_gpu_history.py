@@ -115,5 +115,5 @@ def test_a_run_is_stopped_once_the_gpus_of_all_its_tasks_are_idle(supervise, nvi
     (tmp_path / "--id=1").write_text("1, 0, 1000, 81559\n")
     idle, ended = chief.wait_for_end(), other.wait_for_end()
     assert idle.state == "STOPPED"
-    assert idle.reason == "its GPUs were idle for 1s (idle_gpu_stop_s), killed by SIGTERM"
-    assert ended.reason == "the run has ended: worker:0 was stopped, killed by SIGTERM"
+    assert idle.reason == "its GPUs were idle for 1s (idle_gpu_stop_s); stopped by SIGTERM"
+    assert ended.reason == "the run has ended: worker:0 was stopped; stopped by SIGTERM"

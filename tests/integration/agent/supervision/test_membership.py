@@ -53,7 +53,7 @@ WAIT = "become_ready(); wait_until('READY', 'ps-0', 'worker-1'); "
 def test_the_others_are_stopped_when_the_chief_succeeds(run):
     ps, worker, chief = wait_for_ends(run(WAIT))
     assert chief == ("SUCCEEDED", "exit 0", "")
-    assert worker == ("STOPPED", "the run has ended: worker:0 succeeded, killed by SIGTERM", "")
+    assert worker == ("STOPPED", "the run has ended: worker:0 succeeded; stopped by SIGTERM", "")
     assert ps == worker
 
 
@@ -106,7 +106,7 @@ def test_a_ps_outlives_the_workers(run):
 def test_the_others_are_stopped_at_once_when_the_chief_fails(run):
     ps, worker, chief = wait_for_ends(run(WAIT + "sys.exit(7)", linger_s=3600.0))
     assert chief == ("FAILED", "exit 7", "")
-    assert worker == ("STOPPED", "the run has ended: worker:0 failed, killed by SIGTERM", "")
+    assert worker == ("STOPPED", "the run has ended: worker:0 failed; stopped by SIGTERM", "")
     assert ps == worker
 
 
@@ -117,7 +117,7 @@ def test_tasks_end_with_their_run_before_the_next_tick(run, monkeypatch, ends):
     scripts = {"chief": RUN_FOREVER, ends: crash + "sys.exit(7)"}
     ps, worker, chief = wait_for_ends(run(**scripts))
     assert chief[0] == "FAILED"
-    assert worker == ("STOPPED", "the run has ended: worker:0 failed, killed by SIGTERM", "")
+    assert worker == ("STOPPED", "the run has ended: worker:0 failed; stopped by SIGTERM", "")
     assert ps[0] == {"chief": "STOPPED", "ps": "FAILED"}[ends]
 
 
@@ -125,7 +125,7 @@ def test_the_chief_fails_with_a_task_that_it_needs(run):
     ps, worker, chief = wait_for_ends(run(RUN_FOREVER, ps=CRASH))
     assert ps == ("FAILED", "exit 7", "")
     assert chief == ("FAILED", "ps:0 failed: exit 7", "ps:0")
-    assert worker[1] == "the run has ended: worker:0 failed, killed by SIGTERM"
+    assert worker[1] == "the run has ended: worker:0 failed; stopped by SIGTERM"
 
 
 def test_a_chief_learns_of_a_failure_before_its_start(supervise):
@@ -164,7 +164,7 @@ def test_a_chief_that_loses_its_connections_again_fails_with_the_task_that_has_f
     )
     assert worker == ("FAILED", "exit 7, which is not retried", "")
     assert chief == ("FAILED", reason, "worker:1")
-    assert ps[:2] == ("STOPPED", "the run has ended: worker:0 failed, killed by SIGTERM")
+    assert ps[:2] == ("STOPPED", "the run has ended: worker:0 failed; stopped by SIGTERM")
 
 
 def test_the_chief_is_not_restarted_with_a_task_that_it_needs(run):
@@ -177,8 +177,8 @@ def test_the_chief_is_not_restarted_with_a_task_that_it_needs(run):
 
 def test_a_run_is_stopped_after_max_duration_s(run):
     ps, worker, chief = wait_for_ends(run(RUN_FOREVER, max_duration_s=1.0))
-    assert chief == ("STOPPED", "max_duration_s (1 s) has passed, killed by SIGTERM", "")
-    assert worker == ("STOPPED", "the run has ended: worker:0 was stopped, killed by SIGTERM", "")
+    assert chief == ("STOPPED", "max_duration_s (1 s) has passed; stopped by SIGTERM", "")
+    assert worker == ("STOPPED", "the run has ended: worker:0 was stopped; stopped by SIGTERM", "")
     assert ps == worker
 
 
@@ -231,7 +231,7 @@ def test_a_chief_that_is_stopped_alone_does_not_wait_for_the_others(run):
     ps, worker, chief = run(RUN_FOREVER)
     assert all(task.reaches("READY") for task in (ps, worker, chief))
     chief.stop()
-    assert chief.wait_for_end().reason == "on request, killed by SIGTERM"
+    assert chief.wait_for_end().reason == "on request; stopped by SIGTERM"
     assert ps.is_alive()
     assert worker.is_alive()
 

@@ -39,7 +39,7 @@ def test_a_running_task_is_stopped(supervise):
     task.stop()
     ended = task.wait_for_end()
     assert (ended.state, ended.exit) == ("STOPPED", -signal.SIGTERM)
-    assert ended.reason == "on request, killed by SIGTERM"
+    assert ended.reason == "on request; stopped by SIGTERM"
     assert not is_alive(ended.pid)
 
 
@@ -51,7 +51,7 @@ def test_a_task_that_saves_on_sigterm_gets_its_grace_time(supervise):
     task = run_alone(supervise, code, stop_grace_s=10.0)
     assert task.reaches("READY")
     task.stop()
-    assert (task.wait_for_end().reason, task.log) == ("on request, exit 0", "saved\n")
+    assert (task.wait_for_end().reason, task.log) == ("on request; exit 0", "saved\n")
 
 
 def test_a_task_suspended_by_sigstop_is_stopped(supervise):

@@ -79,7 +79,7 @@ def test_the_end_of_a_chief_on_another_host_is_known_from_the_tasks_that_it_ende
     root, end, chief_end
 ):
     create_run("r", "ps:0")
-    reason = f"the run has ended: worker:0 {end}, killed by SIGTERM" if end else "on request"
+    reason = f"the run has ended: worker:0 {end}; stopped by SIGTERM" if end else "on request"
     state = records.to_json(TaskState("STOPPED", time.time(), reason=reason))
     records.write(paths.state(paths.task("p", "r", "ps:0")), state)
     assert held_runs()["r"].chief_end == chief_end

@@ -41,8 +41,8 @@ def test_a_run_whose_gpus_are_idle_is_stopped_if_hosts_toml_says_so():
     assert termination.chief_order(make_launch(), reports, 9000.0, idle_s=9000.0) is None
     order = termination.chief_order(limited, reports, 9000.0, idle_s=1800.0)
     assert order == Order("its GPUs were idle for 30m (idle_gpu_stop_s)")
-    assert why_stopped(f"{order.reason}, killed by SIGTERM") == order.reason
-    assert why_stopped("on request, killed by SIGTERM") == ""
+    assert why_stopped(f"{order.reason}; stopped by SIGTERM") == order.reason
+    assert why_stopped("on request; stopped by SIGTERM") == ""
 
 
 def test_a_chief_continues_while_all_tasks_run():
@@ -61,8 +61,8 @@ def test_a_chief_fails_with_a_task_that_it_needs():
 
 
 def test_a_chief_stops_with_a_task_that_it_needs():
-    stopped = Order("ps:1 was stopped: on request, exit 0", "STOPPED", "ps:1")
-    assert chief_order(ps_1=(0.5, "STOPPED", "on request, exit 0")) == stopped
+    stopped = Order("ps:1 was stopped: on request; exit 0", "STOPPED", "ps:1")
+    assert chief_order(ps_1=(0.5, "STOPPED", "on request; exit 0")) == stopped
 
 
 def test_the_first_failed_task_is_the_cause():

@@ -126,7 +126,7 @@ def test_a_failed_task_is_the_root_cause_before_a_stopped_one():
 
 def test_if_no_task_failed_the_stopped_task_is_reported():
     over = report(
-        "worker:0", "STOPPED", reason="max_duration_s (5 s) has passed, killed by SIGTERM"
+        "worker:0", "STOPPED", reason="max_duration_s (5 s) has passed; stopped by SIGTERM"
     )
     assert reported(over, report("ps:0", "READY")).message == f"it ended: {over.reason}"
 
