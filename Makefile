@@ -44,7 +44,7 @@ help:
 	@echo "PYTHON=...   the interpreter that creates .venv (3.11 or newer; now: $(PYTHON))"
 
 demo: .venv/.ready-to-run
-	PATH="$(CURDIR)/.venv/bin:$$PATH" examples/digits/demo.sh
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" examples/digits/demo.sh
 
 ifdef ONE
 test: .venv/.ready-to-develop
@@ -128,18 +128,20 @@ clean:
 	find $(SOURCES) -xdev -name __pycache__ -prune -exec tests/hosts/remove {} +
 
 # Each stamp means that .venv has what this pyproject.toml requires.
+INSTALL := @.venv/bin/python tests/support/pip_install.py
 .venv/.ready-to-run: pyproject.toml | .venv/bin/python
-	.venv/bin/python -m pip install --quiet -e '.[all,tensorflow]'
-	.venv/bin/python -m pip install --quiet --no-deps $(TF_KERAS)
+	$(INSTALL) 'tfdeploy, TensorFlow and what they need, about 2 GB in .venv (some minutes)' -e '.[all,tensorflow]'
+	$(INSTALL) 'tf_keras, which is Keras 2, into .venv' --no-deps $(TF_KERAS)
 	@touch $@
 
 .venv/.ready-to-develop: pyproject.toml | .venv/bin/python
-	.venv/bin/python -m pip install --quiet -e '.[tensorflow,dev,docs]'
-	.venv/bin/python -m pip install --quiet --no-deps $(TF_KERAS)
+	$(INSTALL) 'tfdeploy, TensorFlow and the tools for tests, about 2 GB in .venv (some minutes)' -e '.[tensorflow,dev,docs]'
+	$(INSTALL) 'tf_keras, which is Keras 2, into .venv' --no-deps $(TF_KERAS)
 	@touch $@ .venv/.ready-to-run
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "tfdeploy needs Python 3.11 or newer, and $(PYTHON) is older or missing: choose one with make PYTHON=..."; exit 1; }
-	PYTHON="$(PYTHON)" tests/hosts/install-missing venv
-	$(PYTHON) -m venv .venv
+	@PYTHON="$(PYTHON)" tests/hosts/install-missing venv
+	@echo "Creating .venv with $(PYTHON)"
+	@$(PYTHON) -m venv .venv

@@ -6,6 +6,8 @@ cd "$(dirname "$0")"
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 
+echo '$ tfdeploy run   # in examples/digits'
 tfdeploy run --hosts hosts.toml --json >"$report" # progress goes to stderr
 collected=$(python -c 'import json, sys; print(json.load(sys.stdin)["collected"])' <"$report")
+echo "$ python eval.py ${collected#"$PWD"/}/checkpoints"
 python eval.py "$collected/checkpoints" --min-accuracy 0.93 # also prints the path of the checkpoint
