@@ -11,6 +11,8 @@ from support import wheels
 from support.ports import ADDRESS, free_ports
 from support.waiting import until
 
+from tfdeploy.environments import wheelhouse
+
 pytestmark = pytest.mark.slow
 
 TRAIN = """
@@ -122,6 +124,17 @@ def test_hosts_without_a_way_to_packages_get_wheels_from_the_controller(isolated
         }
         [release] = isolated.on(host).glob("releases/env-wheels-*")
         assert len([*release.glob("*.whl")]) == 2
+
+
+def test_the_controllers_wheels_have_no_second_tensorflow(tmp_path, monkeypatch):
+    for name in ("tensorflow", "tensorflow_cpu"):
+        wheels.make(tmp_path, name, "2.21")
+    wheels.make(tmp_path, "tf_keras", "2.21", requires=("tensorflow",))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    target = wheelhouse.WheelTarget("3.11", "x86_64", "glibc 2.36")
+    found = wheelhouse.versions(["tensorflow-cpu==2.21", "tf_keras==2.21"], target)
+    assert found == {"tensorflow-cpu": "2.21", "tf-keras": "2.21"}
 
 
 def test_hosts_that_cannot_get_a_package_say_why_together(isolated):

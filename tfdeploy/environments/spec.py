@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.environments.requirements import Requirements
 
-FORMAT = 1  # a change of how environments are built gives all of them new names
+FORMAT = 2  # a change of how environments are built gives all of them new names
 HASHED = "--hash"
 WITH_CUDA, WITHOUT_CUDA = "tensorflow[and-cuda]", "tensorflow-cpu"
 PLAIN = re.compile(r"\Atensorflow(?=\s*([<>=!~;(]|$))", re.IGNORECASE)
@@ -60,7 +60,7 @@ def _spec(inventory: Inventory, found: Requirements, host: Host) -> EnvironmentS
     has_gpus, setup = bool(host.gpus), inventory.env.setup
     lines = [apply_tensorflow_rule(line, has_gpus=has_gpus) for line in found.lines]
     if setup and not found.locked and not any(HASHED in line for line in lines):
-        lines.append("pip")  # setup commands expect it
+        lines.append(uv_and_pip.PIP)  # setup commands expect it
     constraints = [apply_to_constraint(line, has_gpus=has_gpus) for line in found.constraints]
     python = inventory.env.python or ""
     content = [FORMAT, lines, constraints, dict(found.locked), python or host.python, setup]

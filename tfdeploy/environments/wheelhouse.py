@@ -142,6 +142,8 @@ def _write_files(spec: EnvironmentSpec, work: Path) -> None:
     else:
         (work / "requirements.txt").write_text("\n".join(spec.lines) + "\n")
     (work / "constraints.txt").write_text("\n".join(spec.constraints) + "\n")
+    overrides = uv_and_pip.overrides([*spec.lines, *spec.constraints])
+    (work / "overrides.txt").write_text("\n".join(overrides) + "\n")
     settings = uv_and_pip.uv_toml(os.environ, uv_and_pip.read_settings)
     (work / "uv.toml").write_text(settings)
 
@@ -163,7 +165,8 @@ def _pin(target: WheelTarget, work: Path) -> None:
     indexes = ["--emit-index-url", "--emit-find-links"]
     platforms = ["--python-platform", _uv_platform(target), "--python-version", target.python]
     wheels = ["--only-binary", ":all:", "--generate-hashes", "--no-header", "--no-annotate"]
-    files = ["requirements.txt", "-c", "constraints.txt", "-o", "pinned.txt"]
+    chosen = ["-c", "constraints.txt", "--override", "overrides.txt"]
+    files = ["requirements.txt", *chosen, "-o", "pinned.txt"]
     own = ["--python", sys.executable, "--no-python-downloads"]
     _run([*_uv(), "pip", "compile", "-q", *wheels, *platforms, *indexes, *own, *files], work)
 

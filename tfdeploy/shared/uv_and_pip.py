@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Callable, Dict, List, Mapping
+from typing import Callable, Dict, List, Mapping, Sequence
 
 MAX_LINES = 60
 MAX_LINE = 500  # characters
@@ -75,6 +75,25 @@ def error_words(lines: List[str]) -> str:
 def clean(line: str) -> str:
     """Return a line without colors, and without the passwords of URLs. Pure."""
     return CREDENTIALS.sub(r"\1***@", ESCAPES.sub("", line).rstrip())[:MAX_LINE]
+
+
+# Other builds of TensorFlow: the package "tensorflow" would overwrite their files.
+OTHER_TENSORFLOW = {"tensorflow-cpu", "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu"}
+PACKAGE = re.compile(r"([\w.-]+)(?:\[[\w,. -]*\])? *(={2,3} *[\w.!+]+)?(?: *;.*)?")
+NO_TENSORFLOW = "tensorflow; python_version < '0'"  # the condition is never true
+PIP = "pip"  # what spec.py adds for setup commands
+
+
+def overrides(lines: Sequence[str]) -> List[str]:
+    """Return what uv is to use in place of what packages require: no package `tensorflow` beside
+    another build, which tf_keras would bring. Only if all packages in these lines of requirements
+    have exact versions, or none has any: otherwise `tensorflow` may have to choose the version of
+    what requires it. Pure."""
+    packages = [PACKAGE.fullmatch(line) for line in lines if line != PIP and line[:1] != "-"]
+    found = {re.sub(r"[-_.]+", "-", each[1]).lower(): each[2] for each in packages if each}
+    is_sure = all(packages) and len({bool(version) for version in found.values()}) == 1
+    is_needed = found.keys() & OTHER_TENSORFLOW and "tensorflow" not in found
+    return [NO_TENSORFLOW] if is_sure and is_needed else []
 
 
 PIP_FILES = ("/etc/xdg/pip/pip.conf", "/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")

@@ -11,6 +11,7 @@ from tfdeploy.shared.uv_and_pip import (
     clean,
     error_words,
     for_uv,
+    overrides,
     uv_toml,
 )
 
@@ -79,6 +80,28 @@ def test_words_have_a_limit():
 def test_colors_and_passwords_are_removed():
     line = "\x1b[31merror\x1b[0m: https://me:secret@host/simple/ and https://token@host"
     assert clean(line) == "error: https://***@host/simple/ and https://***@host"
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_left_out"),
+    [
+        (["tensorflow-cpu==2.21.0", "tf_keras==2.21.0"], True),
+        (["--pre", "tensorflow_cpu == 2.21.0 ; python_version > '3'", "a[b]==1", "pip"], True),
+        (["tensorflow-rocm==2.18.1"], True),
+        (["tensorflow-cpu", "numpy", "tf_keras"], True),
+        (["tensorflow-cpu", "numpy==1.26.4", "tf_keras"], False),
+        (["tensorflow-cpu", "tf_keras", "numpy<2"], False),
+        (["tensorflow-cpu==2.17.1", "tf_keras"], False),  # tensorflow has to choose 2.17
+        (["tensorflow-cpu==2.17.*", "tf_keras==2.17.0"], False),
+        (["tensorflow-cpu==2.21.0", "tensorflow==2.21.0"], False),  # the user's own wish
+        (["tensorflow[and-cuda]==2.21.0", "tf_keras==2.21.0"], False),
+        (["tf_keras==2.21.0"], False),
+        (["tensorflow-cpu==2.21.0 --hash=sha256:00"], False),  # a file that lists all
+        ([], False),
+    ],
+)
+def test_a_second_tensorflow_is_left_out_if_it_chooses_no_version(lines, is_left_out):
+    assert overrides(lines) == (["tensorflow; python_version < '0'"] if is_left_out else [])
 
 
 # Settings

@@ -27,6 +27,7 @@ PLACES = ("~/.local/bin/uv", "~/.cargo/bin/uv")  # where its installers put it
 TIMEOUT_S = 30.0
 VERSION = re.compile(r"uv (\d+)\.(\d+)(\.\d+)?")
 REQUIREMENTS, CONSTRAINTS = "requirements.txt", "constraints.txt"
+OVERRIDES = "overrides.txt"  # of uv; pip has none
 # Variables of the agent's own Python, or of another environment, that would mislead installers.
 MISLEADING = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "CONDA_PREFIX")
 
@@ -50,7 +51,11 @@ class BuildOrder(Record):
     @property
     def texts(self) -> Dict[str, str]:
         """The files that installers read, by name."""
-        lines = {REQUIREMENTS: self.requirements, CONSTRAINTS: self.constraints}
+        lines = {
+            REQUIREMENTS: self.requirements,
+            CONSTRAINTS: self.constraints,
+            OVERRIDES: uv_and_pip.overrides([*self.requirements, *self.constraints]),
+        }
         own = {name: "".join(line + "\n" for line in lines[name]) for name in lines if lines[name]}
         return {**self.locked, **own}
 
@@ -92,7 +97,8 @@ def install_command(order: BuildOrder) -> List[str]:
         offline = ["--offline"] if order.uv else []
         return [*installer, *offline, "--no-index", "--no-deps", *order.wheels]
     constraints = ["-c", CONSTRAINTS] if order.constraints else []
-    return [*installer, "-r", REQUIREMENTS, *constraints]
+    overrides = ["--override", OVERRIDES] if order.uv and OVERRIDES in order.texts else []
+    return [*installer, "-r", REQUIREMENTS, *constraints, *overrides]
 
 
 def variables(order: BuildOrder) -> Dict[str, str]:

@@ -96,6 +96,19 @@ def test_constraints_apply(host):
     assert host.build(constraints=["tiny<2"]).packages == {"tiny": "1.0"}
 
 
+@pytest.mark.parametrize(
+    ("tf_keras", "is_installed"),
+    [("tf_keras==2.21", False), ("tf_keras", True)],  # tensorflow may choose its version
+)
+def test_tf_keras_brings_no_second_tensorflow_beside_tensorflow_cpu(host, tf_keras, is_installed):
+    for name in ("tensorflow", "tensorflow_cpu"):
+        wheels.make(host.wheels, name, "2.21")
+    wheels.make(host.wheels, "tf_keras", "2.21", requires=("tensorflow",))
+    built = host.build("tensorflow-cpu==2.21", tf_keras)
+    usual = {"tensorflow-cpu": "2.21", "tf-keras": "2.21"}
+    assert built.packages == {**usual, **({"tensorflow": "2.21"} if is_installed else {})}
+
+
 def test_setup_runs_in_the_environment_after_the_installation(host):
     host.build(
         setup=["python -c 'import tiny' && echo $VIRTUAL_ENV > $VIRTUAL_ENV/where", "test ! -e x"]
