@@ -162,6 +162,32 @@ def test_what_keeps_the_program_from_starting_is_an_error_with_what_to_do(make_p
     assert all("helpers.py" in error for error in check(project, 1)["errors"])
 
 
+def test_a_keras_whose_fit_fails_is_an_error_and_so_is_a_missing_keras_2(local, tmp_path):
+    metadata = "Metadata-Version: 2.1\nName: keras\nVersion: 3.15.1\n"
+    (tmp_path / "keras-3.15.1.dist-info").mkdir()
+    (tmp_path / "keras-3.15.1.dist-info/METADATA").write_text(metadata)
+    (tmp_path / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", []))
+    hosts = {"here": local.hosts()["here"] | {"env": {"PYTHONPATH": str(tmp_path)}, "workers": 2}}
+    project = local.project(hosts=hosts)
+    lines = [
+        "import tensorflow as tf",
+        "with tf.distribute.MultiWorkerMirroredStrategy().scope():",
+        "    model = tf.keras.Sequential()",
+        "model.fit(data, epochs=3)",
+    ]
+    (project.folder / "train.py").write_text("\n".join(lines))
+    [error] = check(project, 1)["errors"]
+    assert error.startswith(
+        "here: train.py, line 4: fit of Keras 3 fails under MultiWorkerMirrored"
+    )
+    project.training["env"] = {"TF_USE_LEGACY_KERAS": "1"}
+    project.write()
+    [error] = check(project, 1)["errors"]
+    assert "has no tf_keras (train.py for TF_USE_LEGACY_KERAS)\n" in error
+    (tmp_path / "tf_keras.py").touch()
+    assert check(project)["errors"] == []
+
+
 def test_a_missing_tensorflow_is_only_a_note_if_the_command_is_not_python(world):
     document = check(world.project(training={"command": "sleep 100", "role": "tf_config"}))
     assert document["errors"] == []

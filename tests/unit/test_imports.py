@@ -20,7 +20,14 @@ FILES = sorted(file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
 HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside", "shared")]
 # Modules that use no host, network, clock or disk, as docs/architecture.md says.
 PURE = (
-    *("init.document", "init.machine", "init.placement", "init.script_role", "init.strategy"),
+    *(
+        "init.document",
+        "init.keras",
+        "init.machine",
+        "init.placement",
+        "init.script_role",
+        "init.strategy",
+    ),
     *("release.gitignore", "release.syntax"),
     *("environments.packages", "errors", "formatting", "planning", "config"),
     "output.status_table",

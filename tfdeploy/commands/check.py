@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.commands.preflight import program
+from tfdeploy.commands.preflight import keras_version, program
 from tfdeploy.commands.preflight.host_facts import (
     HostFacts,
     ask_facts,
@@ -92,6 +92,10 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
         host = intent.inventory.host(facts.host)
         of_program = program.errors(intent, facts)
         _check_host(result, facts, host, launches[facts.host], of_program)
+        for launch in launches[facts.host][:1]:
+            errors, notes = keras_version.problem(intent, facts, launch.env)
+            result.errors += errors
+            result.notes += notes
     _check_directories(result, fleet)
     _check_versions(result, intent.inventory)
     result.notes += [*plan_warnings(intent), *connection_notes(intent.inventory)]

@@ -14,7 +14,7 @@ from tfdeploy.config import inventory
 from tfdeploy.errors import AgentError, HostError, InventoryError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.hosts.fleet import Fleet, answers_of, errors_of
-from tfdeploy.init import document, explore, network, placement, requirements, strategy
+from tfdeploy.init import document, explore, keras, network, placement, requirements, strategy
 from tfdeploy.init.machine import Machine
 from tfdeploy.init.program import data_outside
 from tfdeploy.init.targets import find_agent_pythons, inventory_of
@@ -71,7 +71,9 @@ def draft(
     hosts, errors = reach(targets, file, ssh_config, accept_new=accept_new)
     with Fleet(hosts, accept_new=accept_new) as fleet:
         recognized = strategy.recognize({p: each.syntax for p, each in program.files.items()})
-        more = (strategy.LEGACY_KERAS,) if recognized.keras_2 else ()
+        need = recognized.keras_2
+        by_variable = need is not None and need.by_variable
+        more = (keras.PACKAGE,) if by_variable else ()
         explored = explore.explore(fleet, _local_pythons(), program, more)
         errors += errors_of(explored)
         machines = [each for each in explored.values() if isinstance(each, Machine)]
@@ -79,15 +81,14 @@ def draft(
             raise_all(errors)
         placed = placement.place(recognized.tasks, machines, recognized.most_workers)
         machines, notes = _with_network(fleet, machines, placed.keys)
-    needed = requirements.choose(
-        program, machines, file.absolute().parent, keras_2=bool(recognized.keras_2)
-    )
+    needed = requirements.choose(program, machines, file.absolute().parent, keras_2=by_variable)
     proposal = document.Proposal(
         project_name(file), program, recognized, machines, placed, _reasons(errors), ssh_config,
         needed,
     )  # fmt: skip
     text = document.write(proposal)
     loaded = _validated(text, file, machines)
+    notes += [TfdeployError(need.message, need.hint)] if need and need.by_import else []
     notes += [*_import_errors(program.framework, machines)]
     notes += _without_environment(file, program.framework, machines)
     notes += requirements.with_cuda(program, machines) if needed else ()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.config.toml_text import to_toml
 from tfdeploy.formatting.hostlist import expand_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.init import keras
 from tfdeploy.init.machine import AUTO, DEFAULT_PYTHON, missing_packages
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ WHY = {
 WHY_AUTO = "free ports, found at each start"
 COMMENT_COLUMN = 32
 MAX_COLUMNS = 88
-LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,9 @@ def _training(proposal: Proposal) -> str:
     lines += [_key(key, value) for key, value in recognized.keys.items() if key != "chief"]
     if recognized.checkpoint_dir:
         lines.append(f"checkpoint_dir = {to_toml(recognized.checkpoint_dir)}")
-    if recognized.keras_2:
-        lines.append(_aligned(f'env = {{ {LEGACY_KERAS} = "1" }}', recognized.keras_2))
+    need = recognized.keras_2
+    if need and need.by_variable:
+        lines.append(_aligned(f'env = {{ {keras.VARIABLE} = "1" }}', need.reason))
     if "chief" in recognized.keys:
         lines += ["", _table("training.chief", recognized.keys["chief"]).rstrip("\n")]
     return _lines(lines)

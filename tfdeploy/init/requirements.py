@@ -4,14 +4,15 @@ the platforms of all hosts."""
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from tfdeploy.environments import spec, wheelhouse
 from tfdeploy.errors import TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.init import keras
 from tfdeploy.init.document import FoundRequirements
 from tfdeploy.init.machine import missing_packages
-from tfdeploy.init.strategy import LEGACY_KERAS
 from tfdeploy.release import modules
 
 if TYPE_CHECKING:
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
     from tfdeploy.init.program import Program
 
 OWN_KERAS_2 = 16  # TensorFlow 2.16 is the first that needs another package for Keras 2
-TENSORFLOW_2 = re.compile(r"^tensorflow(?:-cpu)?(?:\[.*?\])?\s*[=~]=\s*2\.(\d+)", re.MULTILINE)
+# The versions of TensorFlow in a requirements.txt or pyproject.toml, and in a uv.lock.
+VERSIONS = r"[=~<>!][=~<>!\d.*, ]*"
+REQUIRED = re.compile(
+    rf"^[^#\n]*?(?<![\w.-])tensorflow(?:[-_]cpu)?(?:\[.*?\])?\s*({VERSIONS})", re.MULTILINE
+)
+LOCKED = re.compile(r'^name = "tensorflow(?:-cpu)?"\nversion = "(.*)"', re.MULTILINE)
+ONE_MINOR = re.compile(r"(?:={2,3}|~=(?= *\d+\.\d+\.)) *2\.(\d+)(?:\.[\d*]+)*")  # not ~=2.16
 CPU_HINT = (
     "PyTorch's installation page names an index of wheels for CPUs; add it in [defaults]: "
     'env = { PIP_EXTRA_INDEX_URL = "…" }'
@@ -40,7 +47,7 @@ def choose(
     if program.requirements:
         setup = _setup_for_keras_2(folder / program.requirements) if keras_2 else ()
         return FoundRequirements(program.requirements, setup=setup)
-    names = (*program.packages, *((LEGACY_KERAS,) if keras_2 else ()))
+    names = (*program.packages, *((keras.PACKAGE,) if keras_2 else ()))
     hosts = [(_platform(machine), bool(machine.gpus)) for machine in machines]
     try:
         return FoundRequirements(tuple(pin(names, hosts)))
@@ -52,11 +59,14 @@ def _setup_for_keras_2(file: Path) -> tuple[str, ...]:
     """Return the command that installs Keras 2 beside the requirements of a file, without a second
     TensorFlow; none if they bring it."""
     text = modules.text(file)
-    version = TENSORFLOW_2.search(text)
-    minor = int(version[1]) if version else OWN_KERAS_2
-    if re.search(r"\btf[-_.]keras\b", text) or minor < OWN_KERAS_2:
+    required, locked = REQUIRED.search(text), LOCKED.search(text)
+    versions = f"=={locked[1]}" if locked else required[1].strip(" ,") if required else ""
+    one = ONE_MINOR.fullmatch(versions)
+    if re.search(r"\btf[-_.]keras\b", text) or (one and int(one[1]) < OWN_KERAS_2):
         return ()
-    return (f"pip install --no-deps {LEGACY_KERAS}{f'==2.{minor}.*' if version else ''}",)
+    # A version of Keras 2 has the first two numbers of its TensorFlow.
+    package = f"{keras.PACKAGE}{f'==2.{one[1]}.*' if one else versions.replace(' ', '')}"
+    return (f"pip install --no-deps {shlex.quote(package)}",)
 
 
 def with_cuda(program: Program, machines: Sequence[Machine]) -> Iterator[TfdeployError]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tfdeploy.config.models import Training
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.init import keras
 from tfdeploy.init.script_role import find_role, plain_name, top_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tfdeploy.init.keras import NeedOfKeras2
     from tfdeploy.init.script_role import ScriptRole
     from tfdeploy.release.syntax import Syntax
 
@@ -44,9 +46,6 @@ STRATEGIES = {
     "MirroredStrategy": ONE_WITH_ALL_GPUS,
     "CentralStorageStrategy": ONE_WITH_ALL_GPUS,
 }
-LEGACY_KERAS = "tf_keras"  # the package with Keras 2
-NOT_IN_KERAS_3 = {"reset_states", "fit_generator", "evaluate_generator", "predict_generator"}
-RECURRENT = {"LSTM", "GRU", "SimpleRNN", "RNN"}  # layers that have reset_states in Keras 3, too
 KERAS_TUNER = {"keras_tuner", "kerastuner"}
 CHECKPOINT_FLAGS = (
     *("checkpoint_dir", "ckpt_dir", "checkpoints_dir", "checkpoint_directory", "model_dir"),
@@ -62,7 +61,7 @@ class Recognized:
 
     `checkpoint_flag` is the flag for the folder of its checkpoints, `checkpoint_dir` the folder if
     that is fixed; "" if it has none. `keys` are those of KEYS, `required` are further flags without
-    which it exits. `keras_2` says why it needs Keras 2, "" if it does not. `most_workers` is the
+    which it exits. `keras_2` says why it needs Keras 2, None if it does not. `most_workers` is the
     number of workers that it lists, 0 if it takes any. `reasons` are for the user: what it uses,
     and what follows from it.
     """
@@ -74,7 +73,7 @@ class Recognized:
     checkpoint_dir: str = ""
     keys: Mapping[str, Any] = field(default_factory=dict)
     required: tuple[str, ...] = ()
-    keras_2: str = ""
+    keras_2: NeedOfKeras2 | None = None
     most_workers: int = 0
     reasons: tuple[str, ...] = ()
 
@@ -96,7 +95,7 @@ def recognize(files: Mapping[str, Syntax]) -> Recognized:
         "" if checkpoint_flag else _checkpoint_dir(files.values()),
         KEYS.get(tasks, {}),
         tuple(flag for flag, required in flags.items() if required and flag not in used),
-        _keras_2(tasks, files.values()),
+        keras_2_of(files),
         max((syntax.workers for syntax in files.values()), default=0),
         tuple(reasons),
     )
@@ -108,13 +107,21 @@ def uses_parameter_server_strategy(files: Iterable[Syntax]) -> bool:
     return any(names & syntax.names for syntax in files)
 
 
+def keras_2_of(files: Mapping[str, Syntax]) -> NeedOfKeras2 | None:
+    """Return why a program needs Keras 2, None if it does not."""
+    return keras.find_need(files, next(filter(None, map(_strategies, files.values())), []))
+
+
+def _strategies(syntax: Syntax) -> list[str]:
+    return [name for name in STRATEGIES if name in syntax.names]
+
+
 def _find_tasks(files: Mapping[str, Syntax], role: ScriptRole) -> tuple[str, str]:
     """Return the tasks that the program needs, and why."""
     for file, syntax in files.items():
         if KERAS_TUNER & top_packages(syntax):
             return CHIEF_AND_WORKERS, f"{file} uses KerasTuner: {CHIEF_AND_WORKERS}"
-        found = [name for name in STRATEGIES if name in syntax.names]
-        if found:
+        if found := _strategies(syntax):
             tasks = STRATEGIES[found[0]]
             others = f" (and names {fold_names(found[1:])})" if found[1:] else ""
             return tasks, f"{file} uses {found[0]}{others}: {_consequence(tasks)}"
@@ -168,14 +175,3 @@ def _checkpoint_dir(files: Iterable[Syntax]) -> str:
     found = next((posixpath.normpath(s.checkpoint_dir) for s in files if s.checkpoint_dir), "")
     is_outside = found.startswith(("/", "..", "~")) or ":" in found
     return "" if is_outside or found in (".", USUAL_CHECKPOINT_DIR) else found
-
-
-def _keras_2(tasks: str, files: Iterable[Syntax]) -> str:
-    """Return why the program needs Keras 2, "" if it does not."""
-    names = {name for syntax in files for name in syntax.names}
-    if "keras" not in names:
-        return ""
-    if "fit" in names and tasks in (PS_AND_CHIEF, ALL_GPUS_EACH):
-        return "fit of Keras 3 fails under this strategy"
-    removed = names & NOT_IN_KERAS_3 if not names & RECURRENT else ()
-    return f"Keras 3 has no {min(removed)}" if removed else ""

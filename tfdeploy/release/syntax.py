@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 # What TensorFlow and Keras import only when the feature is used. TensorFlow 2.21 does not require
 # these packages any more.
-KERAS = r"(tensorflow\.(compat\.v[12]\.)?keras|keras|tf_keras)\."
+KERASES = r"(tensorflow\.(compat\.v[12]\.)?keras|keras|tf_keras)\."
 FEATURES = {
-    re.compile(KERAS + r"callbacks\.TensorBoard"): "tensorboard",
+    re.compile(KERASES + r"callbacks\.TensorBoard"): "tensorboard",
     re.compile(r"tensorflow\.(compat\.v2\.)?summary\.(audio|histogram|image|scalar|text)"): (
         "tensorboard"
     ),
-    re.compile(KERAS + r"utils\.plot_model"): "pydot",
-    re.compile(KERAS + r"(utils|preprocessing\.image)\.(load_img|save_img|array_to_img)"): "PIL",
+    re.compile(KERASES + r"utils\.plot_model"): "pydot",
+    re.compile(KERASES + r"(utils|preprocessing\.image)\.(load_img|save_img|array_to_img)"): "PIL",
 }
 CAUGHT = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
@@ -155,6 +155,11 @@ CHECKPOINT_DIR = "checkpoint_dir"
 ADD_TO_LIST = {"append", "insert", "extend"}
 FOLDER = re.compile(r"(?!/)[\w./-]{1,100}")
 JOBS = {"ps", "worker", "chief", "master", "evaluator"}
+# The modules by which programs use Keras. Keras 2 is tf_keras, or tf.keras if a variable says so.
+KERAS, TF_KERAS, KERAS_2 = "keras", "tensorflow.keras", "tf_keras"
+KERAS_MODULE = re.compile(r"(?:(keras|tf_keras)|tensorflow\.(?:compat\.v[12]\.)?keras)(?:\..*)?")
+# What tells a call of Keras' fit from that of another library.
+OF_KERAS_FIT = {"epochs", "initial_epoch", "steps_per_epoch", "validation_data", "validation_split"}
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,9 @@ class Syntax:
     `argv_words` is the number of words that it takes from sys.argv by their position.
     `checkpoint_dir` is the text that it uses under this name, "" if it has none. `workers` is the
     number of workers in a cluster that the text lists, 0 if it lists none. `added_folders` are
-    names of folders that it adds to Python's path, such as "lib".
+    names of folders that it adds to Python's path, such as "lib". `kerases` are those of KERAS,
+    TF_KERAS and KERAS_2 that it uses, and `fit_line` is the line of its first call of Keras' fit, 0
+    if it has none.
     """
 
     names: frozenset[str] = frozenset()
@@ -181,6 +188,8 @@ class Syntax:
     checkpoint_dir: str = ""
     workers: int = 0
     added_folders: tuple[str, ...] = ()
+    kerases: frozenset[str] = frozenset()
+    fit_line: int = 0
 
 
 def read(text: str) -> Syntax:
@@ -193,6 +202,7 @@ def read(text: str) -> Syntax:
     defining = DEFINE_FLAG | {*_aliases(nodes)}
     flags: dict[str, bool] = {}
     positionals: list[str] = []
+    imports = read_imports(tree)
     for node in nodes:
         if isinstance(node, ast.Call):
             for flag, required in _flags(node, defining):
@@ -205,13 +215,15 @@ def read(text: str) -> Syntax:
             node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg
         ),
         strings=frozenset(_strings(nodes)),
-        imports=read_imports(tree),
+        imports=imports,
         flags=flags,
         positionals=tuple(positionals),
         argv_words=max(map(_argv_words, nodes), default=0),
         checkpoint_dir=next(_checkpoint_dirs(nodes), ""),
         workers=max(map(_workers, nodes), default=0),
         added_folders=tuple(_added_folders(nodes)),
+        kerases=frozenset(_kerases(nodes, imports)),
+        fit_line=min(filter(None, map(_fit_line, nodes)), default=0),
     )
 
 
@@ -289,6 +301,22 @@ def _added_folders(nodes: list[ast.AST]) -> Iterator[str]:
                 parts = args if attr in ADD_TO_LIST else []
                 words = (_text(each) for part in parts for each in ast.walk(part))
                 yield from filter(FOLDER.fullmatch, words)
+
+
+def _kerases(nodes: list[ast.AST], imports: tuple[Import, ...]) -> Iterator[str]:
+    for each in imports:
+        if not each.level and (match := KERAS_MODULE.fullmatch(each.full_name)):
+            yield match[1] or TF_KERAS
+    if any(isinstance(node, ast.Attribute) and node.attr == "keras" for node in nodes):
+        yield TF_KERAS
+
+
+def _fit_line(node: ast.AST) -> int:
+    """Return the line of a call such as model.fit(x, epochs=3); 0 for anything else."""
+    match node:
+        case ast.Call(ast.Attribute(_, "fit"), _, keywords):
+            return node.lineno if {each.arg for each in keywords} & OF_KERAS_FIT else 0
+    return 0
 
 
 def _workers(node: ast.AST) -> int:

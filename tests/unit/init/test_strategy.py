@@ -43,7 +43,8 @@ def test_an_example_gets_the_role_and_the_tasks_of_its_own_hosts_toml(example):
     assert keys.get("chief", False) == host.chief
     assert found.source == expected.source.path
     assert found.command == expected.training.command[: len(found.command)]
-    assert bool(recognized.keras_2) == ("TF_USE_LEGACY_KERAS" in expected.training.env)
+    need = recognized.keras_2
+    assert bool(need and need.by_variable) == ("TF_USE_LEGACY_KERAS" in expected.training.env)
     flags = [word.partition("=")[0] for word in expected.training.command if "{" in word]
     assert flags in ([recognized.checkpoint_flag], [])
 
@@ -239,26 +240,6 @@ def test_a_flag_that_is_required_besides_the_role_is_named():
     assert recognize(text).required == ("--data_dir",)
     absl = 'flags.DEFINE_string("data", None, "")\nflags.mark_flags_as_required(["data"])'
     assert recognize(absl).required == ("--data",)
-
-
-def test_fit_under_a_strategy_of_several_hosts_needs_keras_2():
-    assert recognize("import keras\nParameterServerStrategy\nm.fit(x)").keras_2
-    assert not recognize("import keras\nMirroredStrategy\nm.fit(x)").keras_2
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("tf.keras.metrics.Mean().reset_states()", "Keras 3 has no reset_states"),
-        ("from keras import Model\nimport keras\nModel().fit_generator(x)",
-         "Keras 3 has no fit_generator"),
-        ("tf.keras.layers.LSTM(3).reset_states()", ""),  # has it in Keras 3, too
-        ("tf.keras.metrics.Mean().reset_state()", ""),
-        ("model.reset_states()", ""),
-    ],
-)  # fmt: skip
-def test_what_keras_3_lacks_needs_keras_2(text, why):
-    assert recognize(text).keras_2 == why
 
 
 @pytest.mark.parametrize("text", ["print 'python 2'", "x = 1\0"])

@@ -110,17 +110,18 @@ def ask_facts(agent: Agent, intent: Intent, launches: Sequence[Launch]) -> HostF
     python = host.task_python(inventory.project, environment)
     example = next(iter([*launches_by_python(launches, python), *launches]), None)
     spare_env = {**inventory.training.env_and_role_env("worker")[0], **host.env}
+    env = example.env if example else spare_env
     request = Survey(
         project=inventory.project,
         environment=environment,
         python=python,
-        env=example.env if example else spare_env,
+        env=env,
         need=gpus_of(launches, host),
         imports=list(inventory.training.imports),
         programs=_programs(launches),
         network=inventory.network,
         sources=program.sources(intent, modules),
-        statements=program.statements(intent, modules),
+        statements=program.statements(intent, modules, env),
     )
     sent = time.time()
     facts = agent.ask(request, TIMEOUT_S)

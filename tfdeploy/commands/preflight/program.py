@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from tfdeploy.config.toml_text import to_toml
 from tfdeploy.environments import packages
 from tfdeploy.errors import AgentError
+from tfdeploy.init import keras
 from tfdeploy.planning import frameworks
 from tfdeploy.planning.frameworks import title
 from tfdeploy.release import modules
+from tfdeploy.release.syntax import TF_KERAS
 from tfdeploy.shared.protocol.preflight import Statement
 
 if TYPE_CHECKING:
@@ -40,15 +42,23 @@ def sources(intent: Intent, program: Mapping[str, Module]) -> dict[str, str]:
     return {path: modules.text(intent.release.root / path) for path in program}
 
 
-def statements(intent: Intent, program: Mapping[str, Module]) -> list[Statement]:
-    """Return the imports that a program can't go on without; none if hosts.toml says what to
-    import."""
-    return [
+def statements(
+    intent: Intent, program: Mapping[str, Module], env: Mapping[str, str]
+) -> list[Statement]:
+    """Return the imports that a program can't go on without, with these variables of its tasks;
+    none if hosts.toml says what to import."""
+    if intent.has_own_imports:
+        return []
+    found = [
         Statement(path, each.line, each.statement)
         for path, module in program.items()
         for each in module.foreign
-        if not each.is_optional and not intent.has_own_imports
+        if not each.is_optional
     ]
+    if env.get(keras.VARIABLE) in keras.TRUE:  # tf.keras imports it
+        uses = (path for path, module in program.items() if TF_KERAS in module.syntax.kerases)
+        found += [Statement(path, 0, f"import {keras.PACKAGE}") for path in uses][:1]
+    return found
 
 
 def errors(intent: Intent, facts: HostFacts) -> Iterator[AgentError]:
@@ -98,8 +108,7 @@ def _is_excluded(intent: Intent, module: str) -> bool:
 
 def _explain(intent: Intent, facts: HostFacts, error: ProgramError) -> tuple[str, str]:
     """Return the message and the hint for an error other than a missing package."""
-    place = f"{error.file}, line {error.line}" if error.line else error.file
-    words = f"{place}: {error.error}"
+    words = f"{_place(error)}: {error.error}"
     if error.missing and _is_excluded(intent, error.missing):
         return words, "source.exclude or .gitignore leaves the file out: correct that"
     python = f"Python {facts.python_version}"
@@ -109,13 +118,18 @@ def _explain(intent: Intent, facts: HostFacts, error: ProgramError) -> tuple[str
     return words, f"correct it for {' and '.join([python, *versions])}, or install other versions"
 
 
+def _place(error: ProgramError) -> str:
+    return f"{error.file}, line {error.line}" if error.line else error.file
+
+
 def _needed(intent: Intent, error: ProgramError) -> str:
     """Return a missing package and what needs it."""
     module = intent.modules.get(error.file)
     found = (each for each in module.foreign if each.line == error.line) if module else ()
     feature = next((each.feature for each in found if each.module == error.missing), "")
+    feature = keras.VARIABLE if error.missing == keras.PACKAGE and not error.line else feature
     needed_for = f" for {feature}" if feature else ""
-    return f"{_package(intent, error)} ({error.file}, line {error.line}{needed_for})"
+    return f"{_package(intent, error)} ({_place(error)}{needed_for})"
 
 
 def _package(intent: Intent, error: ProgramError) -> str:
@@ -135,7 +149,7 @@ def _add_to_requirements(intent: Intent, names: list[str]) -> str:
         for name, module in of_program.items()
         if not (_is_excluded(intent, module) or _is_in_source(intent, module))
     ]
-    line = _line(list(dict.fromkeys([*intent.inventory.training.imports, *foreign])))
+    line = _line(list(dict.fromkeys([*intent.inventory.training.imports, *foreign, *names])))
     return f"install it there; or in hosts.toml, below [env]: {line}"
 
 
