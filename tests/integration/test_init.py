@@ -164,10 +164,20 @@ def test_keras_2_is_installed_if_hosts_lack_it(folder):
         "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\ntf.keras.x.fit()"
     )
     (folder.path / "requirements.txt").write_text("tensorflow==2.21.0\n")
+    done = folder.init("one")
+    assert "no tf_keras on one: tfdeploy installs the packages of [env]\n" in done.stdout
+    assert done.stdout.endswith("Next:\n  tfdeploy push\n  tfdeploy check\n  tfdeploy run\n")
+    env = folder.inventory.env
+    assert env.setup == ("pip install --no-deps 'tf_keras==2.21.*'",)
+
+
+def test_a_program_whose_keras_stays_keras_3_is_told_what_to_edit(folder):
+    (folder.path / "train.py").write_text(
+        "import tensorflow as tf, keras\ntf.distribute.MultiWorkerMirroredStrategy()\nm.fit()"
+    )
     done = folder.init("one", "--dry-run")
-    assert "no tf_keras on one: tfdeploy installs the packages of [env]\n" in done.stderr
-    env = inventory.parse(done.stdout, folder.path / "hosts.toml").env
-    assert env.setup == ("pip install --no-deps tf_keras==2.21.*",)
+    assert "note: train.py: fit of Keras 3 fails under MultiWorkerMirroredStrategy" in done.stderr
+    assert "TF_USE_LEGACY_KERAS" not in done.stdout
 
 
 def test_a_dry_run_prints_the_file_and_writes_nothing(folder):

@@ -83,7 +83,7 @@ def init(
         command.refuse_existing(hosts)
     found = program.find(hosts.absolute().parent.resolve(), script)
     targets, console = _targets(machines or [], local=local), Console(for_json=dry_run)
-    with init_progress(console, len(targets)):
+    with init_progress(console, len(targets), found.framework):
         draft = command.draft(
             targets,
             found,

@@ -83,9 +83,10 @@ def print_plan(console: Console, intent: Intent) -> None:
     console.print_text("", "every task: tfdeploy plan --json")
 
 
-def init_progress(console: Console, hosts: int) -> AbstractContextManager[object]:
+def init_progress(console: Console, hosts: int, framework: str) -> AbstractContextManager[object]:
     """Return a context that shows, on a terminal, that `init` takes its time."""
-    return console.spinner(f"looking at {format_count(hosts, 'host')}; each imports TensorFlow")
+    count = format_count(hosts, "host")
+    return console.spinner(f"looking at {count}; each imports {title(framework)}")
 
 
 def print_draft(console: Console, draft: Draft) -> None:
@@ -110,7 +111,7 @@ def print_whole_draft(console: Console, draft: Draft) -> None:
 
 
 def _print_machines(console: Console, draft: Draft) -> None:
-    framework = draft.proposal.program.framework.upper()
+    framework = title(draft.proposal.program.framework).upper()
     rows = status_table.machine_rows(draft.proposal.machines, framework)
     console.out.print_table((*status_table.MACHINE_COLUMNS, framework), rows)
     console.print_text("")
@@ -118,7 +119,9 @@ def _print_machines(console: Console, draft: Draft) -> None:
 
 def print_init_written(console: Console, draft: Draft, flags: str) -> None:
     """Print what to type next; `flags` name the file."""
-    lines = [f"  {command} {flags}".rstrip() for command in ("tfdeploy check", "tfdeploy run")]
+    build = ["tfdeploy push"] if draft.inventory.env else []  # check tries the imports in it
+    commands = [*build, "tfdeploy check", "tfdeploy run"]
+    lines = [f"  {command} {flags}".rstrip() for command in commands]
     folder = os.path.relpath(draft.file.parent)
     enter = [f"  cd {quote_path(folder)}"] if folder != "." and not flags else []
     console.print_text(f"wrote {draft.file}. Next:", *enter, *lines)
