@@ -37,7 +37,7 @@ def after(restarts):
         (Exit(0, final=True), "SUCCEEDED", "exit 0"),
         (Exit(-15, stopped=True, reason="on request"), "STOPPED", "on request; stopped by SIGTERM"),
         (Exit(0, stopped=True, reason="on request"), "STOPPED", "on request; exit 0"),
-        (Exit(1, stopped=True, reason="the run has ended"), "STOPPED", "the run has ended, exit 1"),
+        (Exit(1, stopped=True, reason="the run has ended"), "STOPPED", "the run has ended; exit 1"),
         (Exit(1, final=True), "FAILED", "exit 1"),
         (
             Exit(1, reason="exit 1: the disk is full", final=True),
