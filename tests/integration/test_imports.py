@@ -43,7 +43,7 @@ def within(modules, packages):
 HEAVY = {"fabric", "paramiko", "invoke", "grpc", "tensorflow", "numpy", "matplotlib"}
 # Each takes 1 to 15 ms of CPU to load, or is for other commands.
 NOT_FOR_SHORT_COMMANDS = HEAVY | {
-    *("asyncio", "concurrent.futures", "ctypes", "jinja2", "logging", "plugins"),
+    *("asyncio", "concurrent.futures", "ctypes", "jinja2", "plugins"),
     *("rich", "sqlite3", "ssl", "statistics", "textual", "toml"),
     *("tfdeploy.agent.environments", "tfdeploy.environments", "tfdeploy.experiments.speed"),
     *("tfdeploy.experiments.compare", "tfdeploy.formatting.known_messages"),
@@ -66,7 +66,7 @@ def test_a_command_that_uses_the_connection_daemon_loads_no_heavy_library(module
 def test_help_loads_no_heavy_library(tmp_path):
     modules = loaded("--help", cwd=tmp_path)
     assert "typer" in modules
-    others = {"importlib.resources", "pydantic", "tempfile", "tfdeploy.config.inventory"}
+    others = {"importlib.resources", "logging", "pydantic", "tempfile", "tfdeploy.config.inventory"}
     assert within(modules, NOT_FOR_SHORT_COMMANDS | others) == set()
 
 

@@ -13,6 +13,7 @@ HOST_SIDE = ("agent", "inside", "shared")
 # All modules of the controller that write or delete files, and where.
 WRITERS = {
     "folders/own_folder.py": "runs/, and the files that a user names",
+    "cli/debug_log.py": "the user's state folder",
     "commands/init.py": "hosts.toml",
     "commands/environments.py": "a temporary folder",
     "commands/following/tensorboard/board.py": "a temporary folder",

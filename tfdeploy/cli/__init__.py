@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 import warnings
 from typing import NoReturn, TextIO
 
@@ -17,6 +18,7 @@ from tfdeploy.cli import command, completion
 from tfdeploy.cli.command import INTERRUPTED, app, print_interrupted
 from tfdeploy.cli.options import take_newer_record
 from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
+from tfdeploy.formatting.humanize import escape_line
 
 __all__ = [
     "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
@@ -29,6 +31,7 @@ def main() -> None:
     _handle_as_ctrl_c(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     completion.prepare()
     warnings.showwarning = _print_note
+    sys.argv[1:] = command.verbose_after_name(sys.argv[1:])
     try:
         try:
             command.run(sys.argv[1:])
@@ -41,6 +44,22 @@ def main() -> None:
     except KeyboardInterrupt:
         print_interrupted()
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        traceback.print_exc()
+        _print_failure(_unexpected(error))
+        sys.exit(1)
+
+
+def _unexpected(error: Exception) -> TfdeployError:
+    """Return what to say about a defect of tfdeploy."""
+    from importlib.metadata import version
+
+    from tfdeploy.cli import debug_log
+
+    found = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
+    file = f", and with {debug_log.last_path}" if debug_log.last_path else ""
+    hint = f"report it as a defect of tfdeploy {version('tfdeploy')} with the lines above{file}"
+    return TfdeployError(escape_line(found), hint)
 
 
 def _print_failure(error: TfdeployError) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli.command import PREPARE, add_command, app
+from tfdeploy.cli.command import PREPARE, VERBOSE, VERBOSE_HELP, add_command, app
 from tfdeploy.cli.options import HOSTS, AcceptNew, exit_if_failed
 from tfdeploy.config.hosts_file import VARIABLE, hosts_flag
 
@@ -40,6 +40,8 @@ def _print_version(wanted: bool) -> None:
 def options(
     version: Annotated[bool, typer.Option("--version", metavar="", callback=_print_version,
                        is_eager=True, help="Print the version and exit.")] = False,
+    verbose: Annotated[int, typer.Option(*VERBOSE, count=True, show_default=False,
+                       help=VERBOSE_HELP)] = 0,
 ) -> None:  # fmt: skip
     pass
 

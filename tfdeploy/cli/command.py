@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from contextlib import contextmanager, suppress
 from copy import copy
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tfdeploy.errors import TfdeployError
 
@@ -31,6 +33,8 @@ MISSING = "MissingParameter"
 SIMILAR = 0.8  # how like an option a mistyped one is, so that it is suggested; difflib's ratio
 
 
+VERBOSE = ("-v", "--verbose")
+VERBOSE_HELP = "Print on standard error what tfdeploy does; -vv also what Paramiko does."
 INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
 
 
@@ -98,6 +102,10 @@ class Command(TyperCommand):
     def __init__(self, *args: Any, **settings: Any) -> None:
         self.group: str = settings["rich_help_panel"]
         self._examples: list[str] = settings.pop("epilog").splitlines()
+        verbose = TyperOption(
+            param_decls=[*VERBOSE], type=int, count=True, default=0, help=VERBOSE_HELP
+        )
+        settings["params"] = [*settings["params"], verbose]
         super().__init__(*args, **settings)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -129,6 +137,15 @@ class Command(TyperCommand):
         if extra and not ctx.resilient_parsing:
             raise WrongWords(f"Unexpected argument {extra[0]!r}. For example: {example}", ctx)
         return extra
+
+    def invoke(self, ctx: Any) -> Any:
+        verbosity = ctx.params.pop("verbose")
+        if self.group == SHELL:  # a shell's start-up file has it
+            return super().invoke(ctx)
+        from tfdeploy.cli import debug_log
+
+        with debug_log.logged(self.name or "", verbosity):
+            return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List arguments and options; an argument without its type of Python, which Typer adds."""
@@ -174,6 +191,13 @@ def add_command(
         return app.command(command, cls=Command, rich_help_panel=group, epilog=text)(function)
 
     return add
+
+
+def verbose_after_name(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with each -v from before a command's name after it."""
+    flags = [*takewhile(re.compile("-v+|--verbose").fullmatch, arguments)]
+    rest = arguments[len(flags) :]
+    return [*rest[:1], *flags, *rest[1:]]
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The user's own folders outside of projects: of the configuration, and of sockets."""
+"""The user's own folders outside of projects: of the configuration, of state, and of sockets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from pathlib import Path
 def config_folder() -> Path:
     """Return the folder of tfdeploy in the user's configuration."""
     return Path.home() / (os.environ.get("XDG_CONFIG_HOME") or ".config") / "tfdeploy"
+
+
+def state_folder() -> Path:
+    """Return the folder of tfdeploy for what may be lost, such as logs of its own."""
+    return Path.home() / (os.environ.get("XDG_STATE_HOME") or ".local/state") / "tfdeploy"
 
 
 def make_private(folder: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     Payload = Callable[[], Iterable[memoryview]]  # called again if it has to be sent again
 
 A = TypeVar("A")
+_log = logging.getLogger(__name__)
 
 
 class Agent:
@@ -125,19 +128,26 @@ class Agent:
         """Send a query; return its session and the first answer, not yet parsed. If the host has no
         agent, send it first."""
         data, was_sent = query.compressed if self._current else query.data, False
+        started = time.monotonic()
         while True:
             session = self._session(repeatable=query.request.REPEATABLE)
             try:
                 with suppress(HostError):  # if the agent has exited, reading its answer says why
                     session.write(data, payload())
-                return session, session.answer(timeout_s, query.request.MAX_ANSWER_BYTES)
+                answer = session.answer(timeout_s, query.request.MAX_ANSWER_BYTES)
+                _log.debug("%s: %s: %d bytes sent, %d received, %.3f s", self.host,
+                           query.request.VERB, session.sent_bytes, session.answer_bytes,
+                           time.monotonic() - started)  # fmt: skip
+                return session, answer
             except AgentExited as exited:
                 session.close()
                 if was_sent or exited.command.exit != ABSENT:
                     raise agent_bundle.no_answer(
                         self.host, self._path, self._python, exited.command
                     ) from None
-            except BaseException:
+            except BaseException as error:
+                reason, took_s = str(error) or type(error).__name__, time.monotonic() - started
+                _log.info("%s: %s: %s after %.3f s", self.host, query.request.VERB, reason, took_s)
                 session.close()
                 raise
             self._send_agent()
@@ -162,6 +172,7 @@ class Agent:
                 f"the agent that started this run is gone ({self._path})",
                 "was the directory on the host deleted?",
             )
+        _log.debug("%s: it has no agent of this version; sending it", self.host)
         agent_bundle.send(self.transport, self.host, self._path, self._python)
 
     def parse(self, query: Query[A], answer: Answer) -> A:

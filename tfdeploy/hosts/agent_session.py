@@ -80,6 +80,7 @@ class Session:
 
     def __init__(self, host: str, stream: Stream) -> None:
         self.host = host
+        self.sent_bytes = 0  # of the last request
         self.answer_bytes = 0  # of the last answer
         self._stream = stream
         self._lines: deque[bytes] = deque()
@@ -89,7 +90,9 @@ class Session:
     def write(self, query: bytes, payload: Iterable[memoryview] = ()) -> None:
         """Send a request and its payload. Raises HostError."""
         parts: Iterable[bytes | memoryview] = chain([query], payload)
+        self.sent_bytes = 0
         for part in parts:
+            self.sent_bytes += len(part)
             if len(part) <= SMALL:
                 self._stream.send(part)
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import queue
 import random
@@ -87,6 +88,7 @@ def _tasks(event: RunEvent) -> list[str]:
 
 L = TypeVar("L")
 
+_log = logging.getLogger(__name__)
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 END_S = 2.0
 END_OF_EACH_S = 0.01  # of a thousand streams, on a busy machine
@@ -204,7 +206,9 @@ class Following:
                     if not again:
                         return
                     failures += 1
-                    self._closed.wait(_pause_s(failures))
+                    pause_s = _pause_s(failures)
+                    _log.info("%s: lost (%s); asked again in %.1f s", agent.host, error, pause_s)
+                    self._closed.wait(pause_s)
                     if self._finishing.is_set():
                         return
         finally:

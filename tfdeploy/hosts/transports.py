@@ -3,6 +3,7 @@ the command if the connection daemon keeps them."""
 
 from __future__ import annotations
 
+import logging
 import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tfdeploy.transport.openssh.transport import OpenSshTransport
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 def has_daemon(inventory: Inventory, accept_new: bool) -> bool:
@@ -72,7 +74,10 @@ class SshHost:
     def _chosen(self) -> Transport:
         from tfdeploy.transport.openssh.choice import why_openssh
 
-        return self._openssh if why_openssh(self._host, self._inventory) else self._fabric
+        reason = why_openssh(self._host, self._inventory)
+        if reason:
+            _log.debug("%s: OpenSSH connects to it: %s", self.host, reason)
+        return self._openssh if reason else self._fabric
 
     def _log_in(self, act: Callable[[Transport], T]) -> T:
         """Act with the chosen transport. If the host refuses Fabric's login, try OpenSSH."""

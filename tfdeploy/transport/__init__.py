@@ -7,6 +7,7 @@ terminal's input.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+logging.getLogger("tfdeploy").addHandler(logging.NullHandler())  # a program decides what it shows
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,10 @@ class Transport(Protocol):
 ATTEMPTS = 4
 
 
-def wait_before_retry(attempt: int) -> None:
-    """Wait after the `attempt`-th attempt, from 1 on. The jitter spreads the retries of many
-    hosts."""
-    time.sleep(random.uniform(0.2, 0.6) * 2**attempt)
+def wait_before_retry(host: str, attempt: int, reason: object) -> None:
+    """Wait after the `attempt`-th attempt, from 1 on, which failed for `reason`. The jitter spreads
+    the retries of many hosts."""
+    wait_s = random.uniform(0.2, 0.6) * 2**attempt
+    _log.info("%s: attempt %d of %d failed (%s); the next one follows in %.1f s",
+              host, attempt, ATTEMPTS, reason, wait_s)  # fmt: skip
+    time.sleep(wait_s)

@@ -150,7 +150,8 @@ class SshFileStream:
             message = f"sending files exited with {self._process.returncode}: {details}"
             raise TransferFailed(self._host, message, CONTINUES)
         self.close()
-        wait_before_retry(self._attempt)
+        reason = messages.decode(errors="replace").strip()
+        wait_before_retry(self._host, self._attempt, reason)
         self._start()
 
 

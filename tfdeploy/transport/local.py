@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import shutil
 from contextlib import closing
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.transport import CompletedCommand
 
+_log = logging.getLogger(__name__)
 PATIENCE_S = 2.0  # an agent ends by itself when its input ends
 
 
@@ -32,6 +34,7 @@ class LocalTransport:
             return process.finish(stdin, timeout_s)
 
     def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> ProcessStream:
+        _log.debug("%s: a process on this machine, without SSH", self.host)
         return ProcessStream(self.host, argv, argv[0], patience_s=PATIENCE_S)
 
     def push(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.transport import OnProgress
 
+_log = logging.getLogger(__name__)
 # -l: links as links. -t: keep times, which rsync's quick check needs. -s: no remote shell splits a
 # path. -8: print names unescaped. The agent sets permissions when it seals a release.
 COMMON = ("rsync", "-lts8", "--from0", "--files-from=-", "--timeout=60")
@@ -103,12 +106,13 @@ class RsyncTransfers:
                 raise TransferFailed(self.host, *problem)
             if not DROPPED.search(errors) or attempt == ATTEMPTS:
                 raise TransferFailed(self.host, _reason(code, errors))
-            wait_before_retry(attempt)
+            wait_before_retry(self.host, attempt, _reason(code, errors))
 
     def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> SshFileStream:
         """As the contract says; not with rsync, which would compute checksums of its own."""
         remote = shlex.join(["sh", "-c", SEND, "sh", source])
         command = [*self.transfer_command(), *ALIVE, "--", self.host, remote]
+        _log.debug("%s: files of %s: %s", self.host, source, shlex.join(command[:-1]))
         return SshFileStream(self.host, command, files, lambda text: bool(DROPPED.search(text)))
 
 
@@ -118,6 +122,8 @@ def _run(
     with tempfile.TemporaryFile() as names, tempfile.TemporaryFile() as errors:
         names.write(file_list)
         names.seek(0)
+        started = time.monotonic()
+        _log.debug("%s: %s", host, shlex.join(argv))
         try:
             process = subprocess.Popen(argv, stdin=names, stdout=subprocess.PIPE, stderr=errors)
         except FileNotFoundError:
@@ -125,7 +131,9 @@ def _run(
             raise TransferFailed(host, message, hint) from None
         _report_progress(process, on_progress)
         errors.seek(0)
-        return process.wait(), errors.read()
+        code = process.wait()
+        _log.debug("%s: rsync: exit %d after %.3f s", host, code, time.monotonic() - started)
+        return code, errors.read()
 
 
 def _push_options(base: str | None, checksum: bool) -> list[str]:

@@ -10,13 +10,15 @@ import typer
 from tfdeploy.cli import app
 
 PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
+COMMON = {"--help", "--verbose"}
 COMMANDS = typer.main.get_command(app).commands
 
 
 def options(command):
-    """Return the long names of a command's options, without those that --help hides."""
+    """Return the long names of a command's options, without those that --help hides, and
+    without those that all commands have."""
     shown = [p for p in COMMANDS[command].params if p.param_type_name == "option" and not p.hidden]
-    return {name for option in shown for name in option.opts if name.startswith("--")} - {"--help"}
+    return {name for option in shown for name in option.opts if name.startswith("--")} - COMMON
 
 
 def rows():

@@ -28,6 +28,9 @@ LITERAL = re.compile(
 HARMLESS = re.compile(r"[-+]?[0-9.]{1,8}|true|false|yes|no|on|off|", re.I)
 ASSIGNMENT = re.compile(r"(?P<name>-{0,2}[\w.-]+)=(?P<value>.+)", re.S)
 PASSWORD_IN_URL = re.compile(r"(://[^\s/:@]*):[^\s/@]+@")
+TOKEN_IN_URL = re.compile(
+    rf"(://)[^\s/:@]{{20,}}(?=@)|([?&][\w-]*(?:{SECRET_WORDS}|sig)[\w-]*=)[^\s&#\"']+", re.I
+)
 
 
 def show_variable(name: str, value: str) -> str:
@@ -46,9 +49,14 @@ def show_words(words: Sequence[str]) -> list[str]:
         elif assignment and SECRET_NAME.search(assignment["name"]):
             shown.append(f"{assignment['name']}={HIDDEN}")
         else:
-            shown.append(PASSWORD_IN_URL.sub(rf"\1:{HIDDEN}@", word))
+            shown.append(hide_in_urls(word))
         is_secret = bool(word.startswith("-") and not assignment and SECRET_NAME.search(word))
     return shown
+
+
+def hide_in_urls(text: str) -> str:
+    """Return a text without the passwords and tokens of its URLs."""
+    return TOKEN_IN_URL.sub(rf"\1\2{HIDDEN}", PASSWORD_IN_URL.sub(rf"\1:{HIDDEN}@", text))
 
 
 class Redactor:
@@ -63,7 +71,7 @@ class Redactor:
         self._secrets = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def __call__(self, text: str) -> str:
-        text = PASSWORD_IN_URL.sub(rf"\1:{HIDDEN}@", self._secrets.sub(HIDDEN, text))
+        text = hide_in_urls(self._secrets.sub(HIDDEN, text))
         return LITERAL.sub(rf"\1\2{HIDDEN}\2", text)
 
 

@@ -6,6 +6,7 @@ If no daemon can be used, commands run through the `direct` transport.
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from tfdeploy.transport.daemon.ipc import (
     EXIT,
     FAILED,
     INPUT,
+    LOG,
     OUTPUT,
     PARK,
     REQUEST,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from tfdeploy.transport.openssh.transport import OpenSshTransport
 
 __all__ = ["DaemonStream", "DaemonTransport", "decode_error", "encode_error", "stop_daemons"]
+_log = logging.getLogger(__name__)
 START_TIMEOUT_S = 180.0  # longer than any handshake takes
 PARK_TIMEOUT_S = 2.0
 EXTRA_TIMEOUT_S = 10.0  # the daemon itself reports a timeout of the command
@@ -86,6 +89,8 @@ class DaemonTransport(RsyncTransfers):
         None if there is no daemon, or if the host needs a direct connection."""
         route = self._direct.route()
         if route is None or (frames := connect()) is None:
+            reason = "ProxyCommand" if route is None else "no connection daemon can be used"
+            _log.debug("%s: this command connects by itself: %s", self.host, reason)
             return None
         request = {
             "route": route, "argv": list(argv), "run_s": run_s, "keep_s": self._keep_s,
@@ -93,7 +98,9 @@ class DaemonTransport(RsyncTransfers):
         }  # fmt: skip
         try:
             frames.send(REQUEST, json.dumps(request).encode())
-            kind, data = frames.next(START_TIMEOUT_S)
+            while (frame := frames.next(START_TIMEOUT_S))[0] == LOG:
+                _log_action(frame[1])
+            kind, data = frame
         except OSError:
             kind = b""
         if kind == STARTED:
@@ -129,6 +136,8 @@ class DaemonStream:
                 return data
             if kind == ERRORS:
                 self._errors += data
+            elif kind == LOG:
+                _log_action(data)
             elif kind == EXIT:
                 self._exit = int(data)
             elif kind == FAILED:
@@ -162,6 +171,11 @@ class DaemonStream:
         except TimeoutError:
             message = f"{self._name} wrote nothing for {timeout_s:g} s"
             raise CommandTimedOut(self._host, message) from None
+
+
+def _log_action(text: bytes) -> None:
+    level, _, action = text.decode(errors="replace").partition(" ")
+    _log.log(int(level), "connection daemon: %s", action)
 
 
 def encode_error(error: HostError) -> bytes:

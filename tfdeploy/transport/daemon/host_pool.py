@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tfdeploy.errors import HostError
 from tfdeploy.transport import CLOCK, Stream
+from tfdeploy.transport.daemon import client_log
 from tfdeploy.transport.daemon.client import encode_error
 from tfdeploy.transport.daemon.ipc import FAILED, INPUT, STARTED
 from tfdeploy.transport.daemon.reusable_command import ReusableCommand, result_frames
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tfdeploy.transport import CompletedCommand
     from tfdeploy.transport.daemon.ipc import FrameConnection
 
+_log = logging.getLogger(__name__)
 MAX_PARKED = 2
 
 
@@ -43,6 +46,8 @@ class HostCommand(Stream, Protocol):
 
 class Connections(Protocol):
     """The connections to one host: Fabric's channels, or ssh processes that share a master."""
+
+    host: str
 
     def start(self, argv: Sequence[str]) -> Any:
         """Start a command, and return it as a HostCommand. Raises HostError."""
@@ -88,10 +93,11 @@ class HostPool:
     ) -> None:
         """Run a command to its end within `run_s` seconds, or stream it (None)."""
         try:
-            if run_s is None:
-                self._stream(frames, argv, repeatable)
-            else:
-                self._run(frames, argv, run_s)
+            with client_log.sent_to(frames):
+                if run_s is None:
+                    self._stream(frames, argv, repeatable)
+                else:
+                    self._run(frames, argv, run_s)
         except HostError as error:
             frames.send(FAILED, encode_error(error))
 
@@ -149,6 +155,8 @@ class HostPool:
         if command and not ((repeatable or command.is_alive()) and command.is_idle):
             command.close()
             return None
+        if command:
+            _log.debug("%s: a waiting agent is used again", self._connections.host)
         return command
 
     def _park(self, command: ReusableCommand) -> None:

@@ -19,8 +19,8 @@ CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
 CHUNK = 1 << 16
 
 # From the daemon: the client's user is accepted; the command was started; its output and errors;
-# its exit code; an error.
-HELLO, STARTED, OUTPUT, ERRORS, EXIT, FAILED = b"h", b"b", b"o", b"e", b"x", b"f"
+# its exit code; an error; what the daemon does for the client, for its log.
+HELLO, STARTED, OUTPUT, ERRORS, EXIT, FAILED, LOG = b"h", b"b", b"o", b"e", b"x", b"f", b"l"
 # From the client: the request; standard input for the command, and its end; see Stream.park.
 REQUEST, INPUT, END, PARK = b"a", b"i", b"z", b"k"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import CommandTimedOut, HostError, Unreachable
+from tfdeploy.transport.daemon import client_log
 from tfdeploy.transport.daemon.client import encode_error
 from tfdeploy.transport.daemon.ipc import ERRORS, EXIT, FAILED, INPUT, OUTPUT, PARK
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from tfdeploy.transport.daemon.host_pool import Connections, HostCommand
     from tfdeploy.transport.daemon.ipc import FrameConnection
 
+_log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 1.0
 
 
@@ -119,7 +122,10 @@ class ReusableCommand:
     def _repeat(self) -> None:
         """Start the command on another connection, and send the input to it. Raises HostError; then
         the command stays as it was."""
-        another = self._start()
+        with client_log.sent_to(self._frames):
+            host = self._connections.host
+            _log.info("%s: the connection was lost; the request is sent over another one", host)
+            another = self._start()
         self._stream.close()  # a thread that is sending to it gets an error
         with self._input_lock:
             self._stream = another

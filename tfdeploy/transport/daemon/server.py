@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfdeploy.transport.daemon import client_log
 from tfdeploy.transport.daemon.ipc import HELLO, REQUEST, FrameConnection
 from tfdeploy.transport.daemon.locate import READY_FD
 
@@ -142,6 +143,7 @@ def main() -> None:
     """Listen first, then load Paramiko, so that clients do not wait for that."""
     path = Path(sys.argv[1])
     _detach(path)
+    client_log.start()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     listener = _listen(path)
     os.close(READY_FD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import shlex
 import socket
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.config.inventory import Host, Inventory
 
+_log = logging.getLogger(__name__)
 OPEN_TIMEOUT_S = 60.0  # without a terminal; a login may take long
 ANSWER_TIMEOUT_S = 5.0  # of a master, about itself; it takes milliseconds
 MIN_PERSIST_S = 5  # between two commands of one command of tfdeploy
@@ -77,6 +79,8 @@ class Master:
         """Open it, unless it is open. ssh asks what it must on the terminal, one host after the
         other. Raises HostError."""
         if self.path is None or self.is_open:
+            owner = "the user's" if self.path is None else "an"
+            _log.debug("%s: OpenSSH uses %s open connection again", self.name, owner)
             return
         with self._lock():
             if self.is_open:  # another thread or command has opened it
@@ -116,7 +120,7 @@ class Master:
             is_dropped = DROPPED.search(text.encode()) and isinstance(error, Unreachable)
             if not is_dropped or attempt == ATTEMPTS:
                 raise error
-            wait_before_retry(attempt)
+            wait_before_retry(self.name, attempt, text.strip())
 
     def _open_on_terminal(self, refused: AuthenticationFailed, accept_new: bool) -> None:
         final = messages.with_certificates(refused, config.certificates(self.answer))
@@ -226,6 +230,7 @@ def _accepting(accept_new: bool) -> list[str]:
 def _run(argv: list[str]) -> tuple[int, str]:
     """Run ssh without a terminal, on which a jump host's could ask; return its exit code and its
     messages. They go to a file: what stays in the background keeps a pipe open."""
+    _log.debug("%s", shlex.join(argv))
     env = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
     null = subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:

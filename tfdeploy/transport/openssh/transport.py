@@ -4,6 +4,7 @@ process; they share a master's connection."""
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shlex
 import subprocess
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.transport import CompletedCommand
     from tfdeploy.transport.openssh.master import Master
+
+
+_log = logging.getLogger(__name__)
 
 
 class OpenSshTransport(RsyncTransfers):
@@ -106,6 +110,7 @@ class SessionPool:
     def start(self, argv: Sequence[str]) -> SshProcess:
         """Start a command; what ssh finds wrong is raised when its output is read."""
         command = [*self._ssh, "--", self.host, shlex.join(argv)]
+        _log.debug("%s: %s", self.host, shlex.join(command[:-1]))
         session = SshProcess(self, command, argv[0])
         with self._lock:
             self._sessions = [each for each in self._sessions if not each.has_exited]

@@ -27,6 +27,7 @@ CHECK_INTERVAL_S, EXCHANGE_POLL_S = 1.0, 0.1
 NO_STATUS = -1  # Paramiko's exit status after a signal, or after the connection was lost
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
+_log = logging.getLogger(__name__)
 
 
 class ChannelPool:
@@ -67,6 +68,7 @@ class ChannelPool:
                     except paramiko.ChannelException as error:
                         if error.code != CONNECT_FAILED:
                             raise
+        _log.info("%s: sshd allows no more sessions on a connection", self.host)
         another = self._connect()
         try:
             channel = another.open_session()  # before other threads see it, and take its sessions
@@ -94,11 +96,14 @@ class ChannelPool:
             alive = [connection for connection in self._connections if connection.is_alive()]
             dead = [connection for connection in self._connections if connection not in alive]
             for connection in dead:
+                _log.info("%s: an open connection does not answer", self.host)
                 # The network may only be slow: do not end commands that still run.
                 if connection.is_idle or not connection.is_connected:
                     self._connections.remove(connection)
                     connection.close()
-            if not alive:
+            if alive:
+                _log.debug("%s: an open connection is used again", self.host)
+            else:
                 alive = [self._connect()]
                 self._connections += alive
             for connection in alive:

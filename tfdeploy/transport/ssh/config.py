@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import getpass
 import json
+import logging
 import re
+import shlex
 import subprocess
 import time
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
 
 
+_log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 10
 PORT = 22
 ANSWER_S = 10.0
@@ -141,6 +144,7 @@ def period(seconds: float) -> int:
 @functools.lru_cache(maxsize=MAX_ANSWERS)
 def _query(name: str, argv: tuple[str, ...], period: int) -> str:
     """Return ssh's output. Raises Unreachable."""
+    _log.debug("%s: %s", name, shlex.join(argv))
     try:
         process = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
@@ -217,6 +221,13 @@ class Route:
     name: str
     config: SshConfig
     jumps: tuple[tuple[str, SshConfig], ...]
+
+    def __str__(self) -> str:
+        """The user, address and port, and what the connection goes through. Words of a ProxyCommand
+        may have a secret."""
+        jumps = "".join(f" through {jump}" for jump, _ in self.jumps)
+        proxy = " through a ProxyCommand" if self.config.proxy_command else ""
+        return f"{self.config.user}@{self.config.hostname} port {self.config.port}{jumps}{proxy}"
 
     def to_json(self) -> str:
         """Return JSON; equal routes have equal JSON, and its paths are absolute."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -45,6 +46,9 @@ ALIVE_TIMEOUT_S = 5.0
 # Paramiko's reader checks 10 times a second whether the connection was closed; `close` wakes it, so
 # that it needs no shorter timeout.
 SOCKET_TIMEOUT_S = 5.0
+
+
+_log = logging.getLogger(__name__)
 
 
 class HandshakeTimedOut(paramiko.SSHException):
@@ -128,12 +132,13 @@ def connect(route: Route, accept_new: bool) -> SshConnection:
         except SSH_ERRORS as error:
             if not _was_dropped(error):
                 raise
-            wait_before_retry(attempt)
+            wait_before_retry(route.name, attempt, str(error) or type(error).__name__)
     return _connect_once(route, accept_new)
 
 
 def _connect_once(route: Route, accept_new: bool) -> SshConnection:
     gateways: list[fabric.Connection] = []
+    started = time.monotonic()
     try:
         gateway: fabric.Connection | str | None = route.config.proxy_command
         for jump, settings in route.jumps:
@@ -150,6 +155,8 @@ def _connect_once(route: Route, accept_new: bool) -> SshConnection:
     for each in (*gateways, connection):
         _set_socket_options(each.transport.sock)
         each.transport.set_keepalive(KEEPALIVE_S)
+    took_s = time.monotonic() - started
+    _log.debug("%s: Paramiko connected to %s in %.3f s", route.name, route, took_s)
     return SshConnection(connection, gateways)
 
 

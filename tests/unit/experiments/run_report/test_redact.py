@@ -28,6 +28,9 @@ def test_only_plain_numbers_and_switches_of_variables_are_shown(name, value, sho
         (["--api-key=abc", "TOKEN=abc"], [f"--api-key={HIDDEN}", f"TOKEN={HIDDEN}"]),
         (["--auth", "--lr", "1"], ["--auth", "--lr", "1"]),
         (["http://me:pw@host/x"], [f"http://me:{HIDDEN}@host/x"]),
+        (["http://h/x?a=1&access_token=t#b"], [f"http://h/x?a=1&access_token={HIDDEN}#b"]),
+        (["https://ghp_0123456789abcdefghij@h/x"], [f"https://{HIDDEN}@h/x"]),
+        (["ssh://vera@gate", "http://h/?page=2"], ["ssh://vera@gate", "http://h/?page=2"]),
     ],
 )
 def test_the_values_of_secret_options_are_hidden(words, shown):

@@ -1,0 +1,173 @@
+"""What tfdeploy does, as text: with -v on standard error, and always in a small file.
+
+All modules log to the tree "tfdeploy"; only here it gets handlers. Records have names, sizes and
+times, but no content of requests. DEBUG is for tfdeploy's own words. Other levels, and records of
+other libraries, may quote what a host or a program has said: secrets in them are hidden.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import platform
+import shlex
+import sys
+import time
+import traceback
+from contextlib import closing, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING
+
+import typer
+
+from tfdeploy.folders.user_folders import make_private, state_folder
+from tfdeploy.formatting.humanize import escape_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+VARIABLE = "TFDEPLOY_LOG"
+LEVELS = {"": 0, "debug": 1, "trace": 2}  # as often as -v
+OWN, OTHERS = "tfdeploy", ("paramiko",)
+MAX_BYTES = 1 << 20
+MAX_FILES = 8  # of commands with the same name that run at the same time
+MIN_SECRET = 8  # characters of a variable's value; shorter ones would hide parts of other words
+_log = logging.getLogger(OWN)
+last_path: Path | None = None  # of the command's file, if it has one
+
+
+class LogFile:
+    """The log of the last command of its name. A command that still runs has it locked, so that
+    another one takes the next name."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, BlockingIOError if it is locked."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        self.path, self._file = path, os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._file.truncate()
+        except OSError:
+            self.close()
+            raise
+
+    def write(self, text: str) -> None:
+        """Add text; a file that becomes too large keeps its newer half."""
+        self._file.write(text.encode(errors="backslashreplace"))
+        if self._file.tell() > MAX_BYTES:
+            self._file.seek(-MAX_BYTES // 2, os.SEEK_END)
+            newer = self._file.read().partition(b"\n")[2]
+            self._file.seek(0)
+            self._file.truncate()
+            self._file.write(b"(older lines were deleted)\n" + newer)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Lines(logging.Handler):
+    """Writes records as lines that begin with the time."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        super().__init__()
+        self._write = write
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError, ValueError):  # a full disk or a closed terminal stops no command
+            self._write(f"{_line(record)}\n")
+
+
+@contextmanager
+def logged(command: str, verbosity: int) -> Iterator[None]:
+    """Log a command until the end of the block: on standard error with a `verbosity` from 1 on,
+    and in its file, also the traceback of a defect."""
+    global last_path
+    verbosity = max(verbosity, _wanted_by_variable())
+    file, started = _open(command), time.monotonic()
+    last_path = file.path if file else None
+    handlers = [_Lines(file.write)] if file else []
+    handlers += [_Lines(lambda text: sys.stderr.write(text))] if verbosity else []
+    names = [OWN, *(OTHERS if verbosity > 1 else ())]
+    with closing(file) if file else nullcontext(), _handled_by(handlers, names):
+        words = ["tfdeploy", *shown(sys.argv[1:])]
+        python = f"Python {platform.python_version()}, process {os.getpid()}"
+        _log.debug("%s (%s)", shlex.join(words), python)
+        try:
+            yield
+        except Exception as error:
+            _log.info("%s: %s", type(error).__name__, error)
+            if file and not hasattr(error, "exit_code"):
+                file.write(hide(traceback.format_exc()))
+            raise
+        finally:
+            _log.debug("the command took %.3f s", time.monotonic() - started)
+
+
+def shown(arguments: Sequence[str]) -> list[str]:
+    """Return the words of a command line, without the values of variables and without words for
+    another program: both may be secrets."""
+    own = list(arguments)
+    if "--" in own:
+        after = len(own) - own.index("--") - 1
+        own[own.index("--") :] = [f"-- ({after} hidden)"]
+    for index, word in enumerate(own):
+        if word.startswith("--env="):
+            own[index] = f"--env={word.split('=')[1]}=(hidden)"
+        elif own[index - 1 : index] == ["--env"]:
+            own[index] = f"{word.split('=')[0]}=(hidden)"
+    return own
+
+
+def hide(text: str) -> str:
+    """Return a text without the secrets of URLs, and without the values of this process' variables
+    that their names say to be secret."""
+    from tfdeploy.experiments.run_report.redact import HIDDEN, SECRET_NAME, hide_in_urls
+
+    for name, value in os.environ.items():
+        if len(value) >= MIN_SECRET and value[0] != "/" and SECRET_NAME.search(name):
+            text = text.replace(value, HIDDEN)
+    return hide_in_urls(text)
+
+
+def _wanted_by_variable() -> int:
+    value = os.environ.get(VARIABLE, "")
+    if value not in LEVELS:
+        raise typer.BadParameter(f'{VARIABLE}: found "{value}"; expected debug or trace')
+    return LEVELS[value]
+
+
+def _open(command: str) -> LogFile | None:
+    """Return the file of a command, empty; None if it can't be written, as on a full disk."""
+    with suppress(OSError, RuntimeError):  # the last: the user has no home directory
+        folder = state_folder()
+        make_private(folder)
+        for number in range(1, MAX_FILES + 1):
+            with suppress(BlockingIOError):
+                return LogFile(folder / f"{command}{f'-{number}' if number > 1 else ''}.log")
+    return None
+
+
+@contextmanager
+def _handled_by(handlers: Sequence[logging.Handler], names: Sequence[str]) -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in names]
+    for logger in loggers:
+        logger.setLevel(logging.DEBUG)
+        for handler in handlers:
+            logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.setLevel(logging.NOTSET)
+            for handler in handlers:
+                logger.removeHandler(handler)
+
+
+def _line(record: logging.LogRecord) -> str:
+    text = record.getMessage()
+    is_own = record.name.split(".")[0] == OWN
+    if record.levelno > logging.DEBUG or not is_own:
+        text = hide(text if is_own else f"{record.name}: {text}")
+    clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+    return f"{clock}.{int(record.msecs):03d} {escape_line(text)}"
