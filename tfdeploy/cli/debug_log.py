@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import platform
 import shlex
 import sys
 import time
@@ -66,7 +65,7 @@ class LogFile:
         self._file.close()
 
 
-class _Lines(logging.Handler):
+class _LogHandler(logging.Handler):
     """Writes records as lines that begin with the time."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
@@ -86,12 +85,12 @@ def logged(command: str, verbosity: int) -> Iterator[None]:
     verbosity = max(verbosity, _wanted_by_variable())
     file, started = _open(command), time.monotonic()
     last_path = file.path if file else None
-    handlers = [_Lines(file.write)] if file else []
-    handlers += [_Lines(lambda text: sys.stderr.write(text))] if verbosity else []
+    handlers = [_LogHandler(file.write)] if file else []
+    handlers += [_LogHandler(lambda text: sys.stderr.write(text))] if verbosity else []
     names = [OWN, *(OTHERS if verbosity > 1 else ())]
     with closing(file) if file else nullcontext(), _handled_by(handlers, names):
         words = ["tfdeploy", *shown(sys.argv[1:])]
-        python = f"Python {platform.python_version()}, process {os.getpid()}"
+        python = f"Python {sys.version.split()[0]}, process {os.getpid()}"
         _log.debug("%s (%s)", shlex.join(words), python)
         try:
             yield

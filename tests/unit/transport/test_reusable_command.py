@@ -18,6 +18,8 @@ REQUEST = b"request\n"
 class Site:
     """One host, and the streams that were opened to it. `is_opening` holds the next ones up."""
 
+    host = "one"
+
     def __init__(self) -> None:
         self.streams: list[FakeStream] = []
         self.checks = 0

@@ -3,6 +3,7 @@ with `ssh`. A host without SSH is the controller: its commands are run directly.
 
 from __future__ import annotations
 
+import logging
 import shlex
 import signal
 import subprocess
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.config.inventory import Host, Inventory
 
+_log = logging.getLogger(__name__)
 # Without "Connection to gpu-01 closed."; errors are printed.
 QUIET = ("-o", "LogLevel=ERROR")
 
@@ -30,6 +32,7 @@ def command_line(
     if not host.uses_ssh:
         return list(argv)
     ssh = [*login_command(host, inventory), *QUIET, *(["-t"] if terminal else [])]
+    _log.debug("%s: %s", host.name, shlex.join(ssh))
     # exec: sshd is the command's parent, whose end the command notices.
     return [*ssh, "--", host.name, f"exec {shlex.join(argv)}"]
 
