@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import select
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from support import command_line
 from support.command_line import REAL
 from support.ports import free_ports
 from support.projects import environment
+from support.terminal import fork_on_terminal
 from support.waiting import until
 
 NAME = "API_KEY"
@@ -182,11 +181,8 @@ class Terminal:
 
     def __init__(self, project, *words):
         self.output = ""
-        self.pid, self._terminal = pty.fork()
-        if self.pid == 0:
-            os.chdir(project.folder)
-            env = {**environment(project.folder), "TERM": "dumb", "SHELL": "/bin/sh"}
-            os.execvpe(sys.executable, [*REAL, *words], env)
+        env = {**environment(project.folder), "TERM": "dumb", "SHELL": "/bin/sh"}
+        self.pid, self._terminal = fork_on_terminal([*REAL, *words], project.folder, env)
 
     def type(self, text):
         os.write(self._terminal, text.encode())

@@ -34,16 +34,26 @@ def on_terminal(
     return process.wait(), output.decode()
 
 
+def fork_on_terminal(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[int, int]:
+    """Run a command as a job on a terminal of its own; return its pid, and the terminal's other
+    end."""
+    pid, controller = pty.fork()
+    if pid == 0:
+        try:
+            os.chdir(folder)
+            os.execvpe(argv[0], [*argv], dict(env))
+        finally:  # otherwise this copy of pytest would go on with the tests
+            os._exit(127)
+    return pid, controller
+
+
 def answer_prompts(
     argv: Sequence[str], answers: Mapping[str, str], folder: Path, env: Mapping[str, str]
 ) -> tuple[int, str, list[str]]:
     """Run a command as a job on a terminal of its own, which is what ssh asks on. Type an answer
     after each prompt that has its key in it. Return its exit code, its output, and the keys of the
     prompts in their order."""
-    pid, controller = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        os.execvpe(argv[0], [*argv], dict(env))
+    pid, controller = fork_on_terminal(argv, folder, env)
     output, unanswered, prompts = "", "", []
     try:
         while chunk := os.read(controller, 1 << 16).decode(errors="replace"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.projects import environment
+from support.terminal import fork_on_terminal
 
 STARTUP = {
     "bash": (["--noprofile", "--rcfile", "rc", "-i"], "PS1='$ '\n"),
@@ -30,10 +30,7 @@ class Shell:
             (folder / file).write_text(startup)
         env = {**environment(folder), "ZDOTDIR": str(folder), "TERM": "dumb"}
         self.output = ""
-        self.pid, self._terminal = pty.fork()
-        if self.pid == 0:
-            os.chdir(folder)
-            os.execvpe(name, [name, *words], env)
+        self.pid, self._terminal = fork_on_terminal([name, *words], folder, env)
         self.wait_for("the shell is ready")
 
     def type(self, text: str) -> None:
