@@ -200,7 +200,7 @@ def test_a_task_without_messages_from_the_chief_stops(run, name):
         None, **{"ps": None, "worker": None, name: RUN_FOREVER}, heartbeat={"orphan_timeout_s": 0.8}
     )
     assert task.reaches("STOPPED")
-    assert re.match(r"no message from worker:0 for \d+ s, ", task.state.reason)
+    assert re.match(r"no message from worker:0 for \d+ s; ", task.state.reason)
     assert (task.state.cause, task.is_alive()) == ("worker:0", False)
 
 
@@ -211,7 +211,7 @@ def test_the_others_stop_soon_when_the_chiefs_supervisor_is_killed_and_its_host_
     chief.kill()
     for task in (ps, worker):
         assert task.reaches("STOPPED")
-        gone = r"no message from worker:0 for \d+ s: its supervisor is gone, "
+        gone = r"no message from worker:0 for \d+ s: its supervisor is gone; "
         assert re.match(gone, task.state.reason)
         assert task.state.cause == "worker:0"
 
