@@ -9,16 +9,19 @@ import signal
 import sys
 import traceback
 import warnings
-from typing import NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 # In the order in which --help lists the commands.
 from tfdeploy.cli import beginning, training, trials, resuming, watching  # isort: skip
 from tfdeploy.cli import entering, housekeeping, measuring  # isort: skip
-from tfdeploy.cli import command, completion
+from tfdeploy.cli import command, completion, streams
 from tfdeploy.cli.command import INTERRUPTED, app, print_interrupted
 from tfdeploy.cli.options import take_newer_record
 from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
 from tfdeploy.formatting.humanize import escape_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
@@ -28,16 +31,13 @@ __all__ = [
 
 def main() -> None:
     """Run the command line. An error becomes a message, a hint and an exit code."""
+    streams.prepare()
     _handle_as_ctrl_c(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     completion.prepare()
     warnings.showwarning = _print_note
     sys.argv[1:] = command.verbose_after_name(sys.argv[1:])
     try:
-        try:
-            command.run(sys.argv[1:])
-        except OutdatedRecord as outdated:  # once more, with the record that a host has
-            take_newer_record(outdated)
-            command.run(sys.argv[1:])
+        _run(sys.argv[1:])
     except TfdeployError as error:
         _print_failure(error)
         sys.exit(error.exit_code)
@@ -60,6 +60,22 @@ def _unexpected(error: Exception) -> TfdeployError:
     file = f", and with {debug_log.last_path}" if debug_log.last_path else ""
     hint = f"report it as a defect of tfdeploy {version('tfdeploy')} with the lines above{file}"
     return TfdeployError(escape_line(found), hint)
+
+
+def _run(arguments: Sequence[str]) -> None:
+    """Run a command; if a host has a newer record of its run, once more with that."""
+    try:
+        try:
+            command.run(arguments)
+        except OutdatedRecord as outdated:
+            take_newer_record(outdated)
+            command.run(arguments)
+    except SystemExit as ended:
+        if not ended.code:
+            streams.require_written()
+        raise
+    finally:
+        streams.forget_reader()
 
 
 def _print_failure(error: TfdeployError) -> None:

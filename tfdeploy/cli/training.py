@@ -21,6 +21,7 @@ from tfdeploy.cli.options import (
     parse_queue,
     take_newer_record,
 )
+from tfdeploy.cli.streams import end_with_reader
 from tfdeploy.errors import OutdatedRecord, RunError
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def hosts(
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Show what each host has free, and who uses its GPUs. Starts nothing."""
+    end_with_reader()
     from tfdeploy.commands import hosts as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json, print_json_lines

@@ -22,6 +22,7 @@ from tfdeploy.cli.options import (
     open_fleet,
     take_newer_record,
 )
+from tfdeploy.cli.streams import end_with_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,6 +80,7 @@ def watch(
                     help="Print JSON lines: one document every 5 seconds.")] = False,
 ) -> None:  # fmt: skip
     """Watch a run: tasks, CPU, memory, GPUs, training, logs. Quitting does not affect the run."""
+    end_with_reader()
     from tfdeploy.commands.watch import Ending
     from tfdeploy.output.console import Console
 
@@ -174,6 +176,7 @@ def logs(
     json: options.JsonLines = False,
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
+    end_with_reader()
     from tfdeploy.cli.watchers import shown_following
     from tfdeploy.commands import logs as command
     from tfdeploy.output.console import Console

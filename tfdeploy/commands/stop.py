@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -139,11 +138,7 @@ def stop_reachable(
     to_stop = replace(run, launched=launched)
 
     def report(outcomes: Outcomes, waiting: list[str]) -> None:
-        tell(_states(run, outcomes), waiting)
-
-    def tell(states: Mapping[str, str], waiting: list[str]) -> None:
-        with suppress(OSError, SystemExit):  # `tfdeploy stop | head -1`: the stop continues
-            on_wait(states, waiting)
+        on_wait(_states(run, outcomes), waiting)
 
     *first, last = waves = _waves(run)
     for number, wave in enumerate(first, 1):
@@ -159,7 +154,7 @@ def stop_reachable(
         _stop_tasks(fleet, to_stop, [chief], report, tells=False)
     unasked = [p for p in run.plan.placements if str(p.task) not in found.states]
     if unasked:
-        tell(found.states, [*dict.fromkeys(p.host for p in unasked)])
+        on_wait(found.states, [*dict.fromkeys(p.host for p in unasked)])
     unconfirmed = _wait_for_unasked(fleet, run, unasked) if unasked else []
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
     errors = [*found.errors, *([] if launched else found.live())]

@@ -18,8 +18,7 @@ class Batch(Generic[T]):
     """Call `report` with every event that is added: with one at a time for the first `single` of a
     burst, then with several. Any thread may add events.
 
-    A thread of its own reports the events that wait. If that fails because the output is closed,
-    the next `add` raises why: OSError, or SystemExit, which rich makes of it.
+    A thread of its own reports the events that wait.
 
     Call `flush` before printing anything else, so that events appear in the order they happened.
     """
@@ -30,13 +29,10 @@ class Batch(Generic[T]):
         self._burst = 0  # events in the current burst
         self._last_event = time.monotonic()
         self._waiting: list[T] = []
-        self._failure: OSError | SystemExit | None = None
         self._lock = threading.RLock()  # `report` may call `flush`
 
     def add(self, event: T) -> None:
         with self._lock:
-            if self._failure:
-                raise self._failure
             now, previous = time.monotonic(), self._last_event
             self._last_event = now
             self._burst = 1 if now - previous > QUIET_S else self._burst + 1
@@ -46,7 +42,7 @@ class Batch(Generic[T]):
                 return
             self._waiting.append(event)
             if len(self._waiting) == 1:
-                timer = threading.Timer(GROUP_S, self._flush_in_thread)
+                timer = threading.Timer(GROUP_S, self.flush)
                 timer.daemon = True
                 timer.start()
 
@@ -56,12 +52,3 @@ class Batch(Generic[T]):
             events, self._waiting = self._waiting, []
             if events:
                 self._report(events)
-
-    def _flush_in_thread(self) -> None:
-        try:
-            self.flush()
-        except (OSError, SystemExit) as error:
-            self._failure = error
-
-
-# Tasks

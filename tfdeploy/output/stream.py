@@ -70,12 +70,8 @@ class TextStream:
         file = self._file
         if self._quiet or file is None or file.closed:
             return
-        try:
-            _write(file, text)
-            file.flush()
-        except BrokenPipeError:  # `tfdeploy status | head`: exit, as Rich does, without a traceback
-            os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
-            raise SystemExit(1) from None
+        _write(file, text)
+        file.flush()
 
     def print_table(self, columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> None:
         """Print a table without lines. Each row has its cells by column: a missing cell is empty,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from itertools import chain
 
-import pytest
 from support.builders import eventually
 
 from tfdeploy.output import batching
@@ -42,25 +41,6 @@ def test_after_a_quiet_time_the_next_event_is_reported_at_once(monkeypatch):
     monkeypatch.setattr(batching, "QUIET_S", -1.0)
     batch.add("c")
     assert reports == [["a"], ["b"], ["c"]]
-
-
-@pytest.mark.parametrize("closed", [BrokenPipeError(), SystemExit(1)])
-def test_a_closed_output_ends_what_adds_events(monkeypatch, closed):
-    monkeypatch.setattr(batching, "GROUP_S", 0.001)
-
-    def report(events):
-        raise closed
-
-    batch = Batch(report, 0)
-
-    def is_refused():
-        try:
-            batch.add("a")
-        except (OSError, SystemExit) as error:
-            return error is closed
-        return False
-
-    assert eventually(is_refused, 5.0)
 
 
 def test_many_threads_lose_and_repeat_no_event(monkeypatch):
