@@ -18,21 +18,19 @@ from typing import TYPE_CHECKING, NoReturn
 from tfdeploy.errors import TfdeployError
 
 if TYPE_CHECKING:
-    from typing import TextIO
-
-    from _typeshed import ReadableBuffer
+    from typing import Any, TextIO
 
 STDIN, STDOUT, STDERR = range(3)
 READER_HAS_LEFT = signal.SIGURG  # ignored by default, and nothing else sends it
 
 
-class _Output(io.FileIO):
+class _Descriptor(io.FileIO):
     """A standard stream on which a write never fails. After a failure all goes nowhere; `failure`
     is what it was, unless only the reader has left."""
 
     failure: OSError | None = None
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -87,10 +85,10 @@ def _leave(*_: object) -> NoReturn:
     raise SystemExit(0)
 
 
-def _output() -> _Output | None:
+def _output() -> _Descriptor | None:
     """Return what standard output writes to, unless something has replaced it, such as a test."""
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    return raw if isinstance(raw, _Output) else None
+    return raw if isinstance(raw, _Descriptor) else None
 
 
 def _discard(descriptor: int) -> None:
@@ -106,7 +104,7 @@ def _survivor(stream: TextIO | None, descriptor: int) -> TextIO:
     opened: a file or a connection must not get its number."""
     if stream is None:
         _discard(descriptor)
-    buffer = io.BufferedWriter(_Output(descriptor, "w", closefd=False))
+    buffer = io.BufferedWriter(_Descriptor(descriptor, "w", closefd=False))
     if stream is None:
         return io.TextIOWrapper(buffer, "utf-8", "backslashreplace")
     is_by_line = bool(stream.line_buffering)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import json
 import sys
+import textwrap
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from tfdeploy.results.checkpoints import BadCheckpoint
 
 T = TypeVar("T")
+# How sentences are broken; a path, for example, stays whole.
+AT_SPACES: Any = {
+    "subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False,
+}  # fmt: skip
 
 
 @dataclass
@@ -86,6 +91,14 @@ class Console:
         self.flush()
         for line in lines:
             self.out.print(line)
+
+    def print_sentence(self, text: str) -> None:
+        """Print a text that may be long: a terminal gets lines that end between words."""
+        if not self.out.is_terminal:
+            self.print_text(text)
+            return
+        width = self.out.rich.width
+        self.print_text(*textwrap.wrap(text, width, **AT_SPACES))
 
     def print_document(self, result: Any) -> None:
         """Print the JSON document of what a command returned, if that is wanted."""

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import ends_text, escape_line
 from tfdeploy.output import status_table
-from tfdeploy.output.status_table import COLUMNS, STATE_STYLES, fitting_columns, is_empty
+from tfdeploy.output.status_table import (
+    COLUMNS,
+    NO_VALUE,
+    STATE_STYLES,
+    fitting_columns,
+    is_empty,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +69,7 @@ def _print_left_out(console: Console, status: RunStatus) -> None:
     """Print on which hosts tasks may run of which the plan knows nothing."""
     if status.left_out:
         hosts = fold_names(status.left_out)
-        console.print_text(f"left out: {hosts}; tasks of an earlier start may still run there")
+        console.print_sentence(f"left out: {hosts}; tasks of an earlier start may still run there")
         console.print_text(f"  tfdeploy stop {status.run.flags} ends them, and the run")
 
 
@@ -72,7 +78,7 @@ def _print_notices(console: Console, status: RunStatus) -> None:
     for task in status.tasks:
         if task.report and task.report.notice:
             log = f"supervisor.log of {task.placement.task} on {task.placement.host}"
-            console.print_text(f"{task.report.notice} (see {log})")
+            console.print_sentence(f"{task.report.notice} (see {log})")
 
 
 def _print_exposed(console: Console, status: RunStatus) -> None:
@@ -80,15 +86,19 @@ def _print_exposed(console: Console, status: RunStatus) -> None:
     for task in status.tasks:
         if task.report and task.report.exposed:
             ports, name = escape_line(task.report.exposed), task.placement.task
-            console.print_text(f"{name}: the guard does not cover {ports}: everybody can connect")
+            text = f"{name}: the guard does not cover {ports}: everybody can connect"
+            console.print_sentence(text)
 
 
 def _print_hidden(console: Console, rows: Sequence[Row], hidden: Sequence[str]) -> None:
     """Print reasons below a table without that column, and name the other hidden columns."""
     if "REASON" in hidden:
+        tasks: dict[str, list[str]] = {}
         for row in rows:
-            if row["REASON"]:
-                console.print_text(f"{row['TASK']}: {row['REASON']}")
+            tasks.setdefault(row["REASON"], []).append(row["TASK"])
+        for reason, names in tasks.items():
+            if reason not in NO_VALUE:
+                console.print_sentence(f"{fold_names(names)}: {reason}")
     others = [column for column in hidden if column != "REASON"]
     if others:
         console.out.print((f"hidden: {' '.join(others)} (--json has all)", "dim"))

@@ -156,7 +156,7 @@ def _escaped(cell: Cell) -> Cell:
 
 
 def _aligned(rows: Sequence[Sequence[Cell]]) -> Iterator[list[Cell]]:
-    """Yield the parts of each row: its cells, padded to the width of their columns."""
+    """Yield the parts of each row: its cells, padded to the width of their columns but the last."""
     widths = [max(_width(_text(cell)) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         parts: list[Cell] = []
@@ -164,7 +164,7 @@ def _aligned(rows: Sequence[Sequence[Cell]]) -> Iterator[list[Cell]]:
             # As Rich does, a column without width shows nothing, not even a combining character.
             shown = cell if width else ""
             parts += [GAP if parts else "", shown, " " * (width - _width(_text(shown)))]
-        yield parts
+        yield parts[:-1]
 
 
 def _width(text: str) -> int:

@@ -110,6 +110,30 @@ def test_status_fits_a_narrow_terminal_and_names_the_hidden_columns(printed, mon
     assert lines[5].endswith(" (--json has all)")
 
 
+LONG = "exit 1: ValueError: the model that was restored expects" + " images with 4 channels" * 6
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_long_reason_is_below_the_table_in_lines_of_whole_words(printed, monkeypatch, width):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
+    reports = [make_report(task=task, state="FAILED", reason=LONG) for task in ("ps:0", "worker:0")]
+    text = printed(lambda console: print_status(console, status_of(*reports)))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert all(len(line) <= width for line in lines), text
+    begin = next(n for n, line in enumerate(lines) if line.startswith("ps:0, worker:0: exit 1"))
+    assert " ".join(" ".join(lines[begin:]).split()).startswith(f"ps:0, worker:0: {LONG}")
+
+
+def test_a_pipe_gets_one_line_for_each_task_and_no_spaces_behind_it(printed):
+    reports = [make_report(task="ps:0", reason=LONG), make_report(reason="")]
+    text = printed(lambda console: print_status(console, status_of(*reports)))
+    *_, ps, worker = text.splitlines()
+    assert LONG in ps
+    assert len(worker) < len(LONG)
+
+
 # Columns
 
 
