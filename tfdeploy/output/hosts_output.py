@@ -44,6 +44,7 @@ PRUNE_COLUMNS = ("HOST", "RUNS", "RELEASES", "ENVIRONMENTS", "LEFTOVERS", "TOTAL
 def print_runs(console: Console, runs: ProjectRuns) -> None:
     if runs.runs:
         _print_run_table(console, runs.runs)
+        _print_missing(console, runs.runs)
         _print_labels(console, runs.runs)
     else:
         console.print_text(f"no run of {runs.project} is on its hosts")
@@ -161,6 +162,18 @@ def _print_elsewhere(console: Console, runs: Sequence[RunSummary]) -> None:
         console.print_text(f"and {format_count(more, 'more file')} outside of runs: {lists}")
 
 
+def _print_missing(console: Console, runs: Sequence[RunSummary]) -> None:
+    """Print how many results only hosts have, and the command that fetches or names them."""
+    missing = [run for run in runs if run.results_collected < run.results]
+    if missing:
+        newest, count = missing[0], sum(run.results - run.results_collected for run in missing)
+        several = f"{len(missing)} runs (the newest is {newest.id})"
+        whose = several if len(missing) > 1 else f"run {newest.id}"
+        what = f"{format_count(count, 'result')} (checkpoints, outputs, event files)"
+        console.print_sentence(f"only on hosts: {what} of {whose}")
+        console.print_text(f"  tfdeploy collect {newest.id} fetches them, or names what does")
+
+
 def _print_labels(console: Console, runs: Sequence[RunSummary]) -> None:
     """Print the names of runs, and the words of the command line as a shell takes them."""
     rows = [
@@ -179,9 +192,7 @@ def _count_and_size(sizes: Sequence[int]) -> str:
 
 def _collected_text(run: RunSummary) -> str:
     """Return how many of the results that a run wrote are on the controller."""
-    if run.results:
-        return f"{run.results_collected} of {run.results}"
-    return "record" if run.recorded else "-"
+    return f"{run.results_collected} of {run.results}" if run.results else "no results"
 
 
 # Free hosts, and who uses their GPUs

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.commands.hosts import SeenHost, SeenHosts
+from tfdeploy.commands.runs import ProjectRuns, RunSummary
 from tfdeploy.errors import Unreachable
 from tfdeploy.output import hosts_output
 from tfdeploy.output.console import Console
-from tfdeploy.output.hosts_output import print_hosts
+from tfdeploy.output.hosts_output import print_hosts, print_runs
 from tfdeploy.shared.protocol.reports import GpuState, GpuUser, HostState
 
 GIB = 1 << 30
@@ -88,3 +89,27 @@ def test_hosts_are_sorted_by_what_is_free():
 )
 def test_a_long_cell_is_cut_such_that_all_users_are_named(text, cut):
     assert hosts_output._cut(text, 25) == cut
+
+
+def test_what_is_not_collected_is_counted_with_the_command_that_fetches_it(capsys):
+    def run(number, results, collected):
+        counts = {"results": results, "results_collected": collected}
+        tasks = {"worker:0": "SUCCEEDED"}
+        name = f"20260101-00000{number}-aaaa"
+        return RunSummary(name, "succeeded", 60.0, tasks, ("a",), 5, True, False, **counts)
+
+    def lines(*runs):
+        print_runs(Console(), ProjectRuns("digits", runs, {}, ()))
+        header, *rows = capsys.readouterr().out.splitlines()
+        column = header.index("COLLECTED")
+        return [row[column:] for row in rows[: len(runs)]], rows[len(runs) :]
+
+    cells, said = lines(run(3, 7, 4), run(2, 2, 2), run(1, 0, 0))
+    assert cells == ["4 of 7", "2 of 2", "no results"]
+    fetch = "  tfdeploy collect 20260101-000003-aaaa fetches them, or names what does"
+    what = "only on hosts: 3 results (checkpoints, outputs, event files) of"
+    assert said == [f"{what} run 20260101-000003-aaaa", fetch]
+    _, said = lines(run(3, 7, 4), run(2, 2, 1))
+    several = what.replace("3", "4")
+    assert said == [f"{several} 2 runs (the newest is 20260101-000003-aaaa)", fetch]
+    assert lines(run(2, 2, 2))[1] == []
