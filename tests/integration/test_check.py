@@ -363,11 +363,18 @@ def test_a_gpu_that_no_task_uses_need_not_be_visible_to_tensorflow(local, gpus, 
     )
 
 
-def test_a_missing_gpu_that_no_task_uses_is_only_a_note(local, gpus, tmp_path):
-    hosts = _hosts_that_see([0, 1], local, tmp_path, gpus=[0, 1, 5])
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ([0, 1, 5], "here: hosts.toml lists GPU 5, but it has 2 GPUs\n  correct the host's gpus"),
+        (4, "here: hosts.toml has gpus = 4, but it has 2 GPUs\n  set the host's gpus = 2"),
+    ],
+)
+def test_a_missing_gpu_that_no_task_uses_is_only_a_note(local, gpus, tmp_path, listed, expected):
+    hosts = _hosts_that_see([0, 1], local, tmp_path, gpus=listed)
     document = check(local.project(hosts=hosts))
     assert document["errors"] == []
-    assert any(n.startswith("here: hosts.toml lists GPU 5, but it has") for n in document["notes"])
+    assert any(note.startswith(expected) for note in document["notes"]), document["notes"]
 
 
 def test_gpus_that_hosts_toml_does_not_list_are_noted(local, gpus, tmp_path):

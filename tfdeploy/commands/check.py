@@ -131,8 +131,8 @@ def _check_host(
     result.notes += _unbuilt_environment(facts)
     errors += [AgentError(facts.host, *problem) for problem in facts.problems]
     enough = need.count <= sum(gpu in facts.gpus for gpu in need.gpus)
-    (result.notes if enough else errors).extend(_missing_gpus(facts, gpus))
-    result.notes += _missing_gpus(facts, [gpu for gpu in host.gpus if gpu not in gpus])
+    (result.notes if enough else errors).extend(_missing_gpus(facts, host, gpus))
+    result.notes += _missing_gpus(facts, host, [gpu for gpu in host.gpus if gpu not in gpus])
     result.notes += [*_missing_rsync(facts, host), *_unlisted_gpus(facts, host)]
     result.notes += [*_wrong_clock(facts), *_full_disk(facts)]
     result.notes += [AgentError(facts.host, problem) for problem in facts.gpu_problems]
@@ -190,17 +190,20 @@ def _how_to_see(facts: HostFacts, framework: str, *, is_amd: bool) -> str:
     return f"{built}; {facts.python} -m pip install 'tensorflow[and-cuda]' installs CUDA"
 
 
-def _missing_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:
+def _missing_gpus(facts: HostFacts, host: Host, gpus: Sequence[int]) -> Iterator[HostError]:
     missing = [gpu for gpu in gpus if gpu not in facts.gpus]
     if missing and facts.gpu_failure:
         yield AgentError(facts.host, *facts.gpu_failure)
     elif missing:
-        yield AgentError(
-            facts.host,
-            f"hosts.toml lists {'GPU' if len(missing) == 1 else 'GPUs'} {format_numbers(missing)}, "
-            f"but it has {format_count(len(facts.gpus), 'GPU') if facts.gpus else 'no GPU'}",
-            "correct the host's gpus: nvidia-smi -L lists them, or rocm-smi",
-        )
+        listed = f"lists {'GPU' if len(missing) == 1 else 'GPUs'} {format_numbers(missing)}"
+        hint = "correct the host's gpus: nvidia-smi -L lists them, or rocm-smi"
+        if isinstance(host.gpus, range) and facts.gpus:
+            listed, hint = (
+                f"has gpus = {len(host.gpus)}",
+                f"set the host's gpus = {len(facts.gpus)}",
+            )
+        found = format_count(len(facts.gpus), "GPU") if facts.gpus else "no GPU"
+        yield AgentError(facts.host, f"hosts.toml {listed}, but it has {found}", hint)
 
 
 def _missing_rsync(facts: HostFacts, host: Host) -> Iterator[HostError]:

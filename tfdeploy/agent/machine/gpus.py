@@ -118,15 +118,15 @@ def _used_refusal(gpu: Gpu, users: List[GpuProcess]) -> Refusal:
     names = [holder.description for holder in holders]
     if len(users) > MAX_NAMED:
         names.append("{} more".format(len(users) - MAX_NAMED))
-    run = next((holder.run for holder in holders if holder.run), "")
-    stop = ", stop what is left of its run with tfdeploy stop --run {}".format(run) if run else ""
+    stop = next(filter(None, map(leases.stop_hint, holders)), "")
     used, total = gpu.use.used_bytes / GIBIBYTE, gpu.use.total_bytes / GIBIBYTE
     return Refusal(
         "GPU {} is taken by {}: {:.1f} of its {:.1f} GiB are in use".format(
             gpu.index, "; ".join(names) or "processes that are not visible", used, total
         ),
-        "wait until it ends{}, give the host other GPUs, or set gpus_shared = true, which starts "
-        "beside it".format(stop),
+        "{}, {}use fewer or other GPUs, or set gpus_shared = true, which starts beside it".format(
+            leases.WAIT, stop
+        ),
         busy=True,
     )
 

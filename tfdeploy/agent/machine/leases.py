@@ -33,6 +33,8 @@ SUPERVISOR_COMMAND = re.compile(
 )
 
 
+# For a port or GPU that is in use: the queue waits for other programs, too.
+WAIT = "wait with --queue or --wait 1h of start, run or resume"
 SAYS = re.compile(rb" @tfdeploy/(queue|until)/")  # see queue/places.py
 
 
@@ -160,17 +162,19 @@ def holders() -> List[Holder]:
     return [each for each in found if each]
 
 
+def stop_hint(holder: Holder) -> str:
+    """Return how the holder's run is stopped, with a comma; "" if this user can't stop it."""
+    if not holder.run or holder.user != process.user_name(os.geteuid()):
+        return ""
+    return "stop it in its folder with tfdeploy stop --run {}, ".format(holder.run)
+
+
 def taken_refusal(name: str, holder: Holder) -> Refusal:
     """Return the refusal for a task that needs `name`, such as "GPU 0", while `holder` has it."""
-    stop = ", stop it with tfdeploy stop --run {}".format(holder.run) if holder.run else ""
-    other = (
-        "GPUs (of gpus = 4, a count, a start takes free ones)"
-        if name.startswith("GPU")
-        else 'ports (ports = "auto" finds free ports)'
-    )
+    other = "use fewer or other GPUs" if name.startswith("GPU") else 'set ports = "auto"'
     return Refusal(
         "{} is taken by {}".format(name, holder.description),
-        "wait until it ends{}, or give the host other {}".format(stop, other),
+        "{}, {}or {}".format(WAIT, stop_hint(holder), other),
         held_by=holder.run,
         busy=True,
     )

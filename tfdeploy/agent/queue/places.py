@@ -138,7 +138,7 @@ def awaited_refusal(place: Place, title: str) -> Refusal:
     name = waiting.description if waiting else "run {}".format(place.run)
     return Refusal(
         "a run in the queue waits for {}: {}".format(title, name),
-        "wait behind it with --queue or --wait 1h",
+        leases.WAIT,
         held_by=place.run,
         busy=True,
     )

@@ -36,7 +36,9 @@ def start_tasks(launches: List[Launch], record: Optional[RunRecord] = None) -> L
     launches = [_in_environment(_on_this_host(launch)) for launch in launches]
     found = vendors.resources() if any(launch.gpus for launch in launches) else {}
     for launch in launches:
-        start_checks.check(launch, found)
+        start_checks.check(launch)
+    start_checks.check_gpus(launches, found)
+    launches = [_with_existing_gpus(launch, found) for launch in launches]
     sick: Dict[int, Refusal] = {}
     if launches[0].submitted:
         launches, task_leases = resources.enter_queue(launches, found)
@@ -77,6 +79,11 @@ def _on_this_host(launch: Launch) -> Launch:
     expanded = replace(launch, argv=[expand(word) for word in launch.argv], notify=notify)
     task_dir = paths.task(launch.project, launch.run, launch.task)
     return expanded.in_directory(paths.work(task_dir))
+
+
+def _with_existing_gpus(launch: Launch, found: Dict[int, str]) -> Launch:
+    """Let a task choose only of GPUs that exist: `gpus` in hosts.toml may be a larger count."""
+    return replace(launch, gpu_choice=[gpu for gpu in launch.gpu_choice if gpu in found])
 
 
 def _in_environment(launch: Launch) -> Launch:

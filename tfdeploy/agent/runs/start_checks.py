@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
 from ...shared.records import OPEN, Launch, gpu_need, is_url
 from .. import paths
@@ -12,8 +12,8 @@ from ..machine import guard, lock
 from ..refusal import Refusal
 
 
-def check(launch: Launch, gpus: Dict[int, str]) -> None:
-    """Check one task; `gpus` are this host's, by their index. Raises Refusal."""
+def check(launch: Launch) -> None:
+    """Check one task. Raises Refusal."""
     release = paths.release(launch.project, launch.release)
     _check_release(release, "release {}".format(launch.release))
     for place, data_set in launch.data.items():
@@ -28,7 +28,6 @@ def check(launch: Launch, gpus: Dict[int, str]) -> None:
         raise already_running(launch)
     check_program(launch, release)
     _check_notify(launch, release)
-    _check_gpus(launch, gpus)
     refusal = guard_refusal(launch.network)
     if refusal is not None:
         raise refusal
@@ -95,12 +94,20 @@ def _check_release(folder: str, what: str) -> None:
         raise Refusal("{} is not on this host".format(what), "send it with tfdeploy push")
 
 
-def _check_gpus(launch: Launch, gpus: Dict[int, str]) -> None:
-    need = gpu_need([launch])
-    missing = [gpu for gpu in need.gpus if gpu not in gpus]
-    if len(need.gpus) - len(missing) < need.count:
-        count = {0: "no GPU", 1: "1 GPU"}.get(len(gpus), "{} GPUs".format(len(gpus)))
-        raise Refusal(
-            "{} needs GPU {}, but its host has {}".format(launch.task, missing[0], count),
-            "correct the host's gpus: nvidia-smi -L lists them, or rocm-smi",
-        )
+def check_gpus(launches: List[Launch], gpus: Dict[int, str]) -> None:
+    """Raise Refusal if the host lacks GPUs that its tasks need, whoever has them now."""
+    need = gpu_need(launches)
+    if len([gpu for gpu in need.gpus if gpu in gpus]) >= need.count:
+        return
+    found = {0: "no GPU", 1: "1 GPU"}.get(len(gpus), "{} GPUs".format(len(gpus)))
+    task, missing = next((e.task, gpu) for e in launches for gpu in e.gpus if gpu not in gpus)
+    chooses = any(launch.gpu_choice for launch in launches)
+    needs = "its tasks need {} GPUs".format(need.count)
+    raise Refusal(
+        "{}, but its host has {}".format(
+            needs if chooses else "{} needs GPU {}".format(task, missing), found
+        ),
+        "set the host's gpus = {}, and start fewer tasks with GPUs there".format(len(gpus))
+        if chooses and gpus
+        else "correct the host's gpus: nvidia-smi -L lists them, or rocm-smi",
+    )

@@ -10,7 +10,7 @@ import pytest
 from support.builders import as_unprivileged_user, start_python
 from support.refusals import port_refusal
 
-from tfdeploy.agent.machine import process
+from tfdeploy.agent.machine import leases, process
 
 LISTEN = (
     "import socket, sys, time; listener = socket.create_server(('', 0));"
@@ -25,7 +25,7 @@ def test_another_process_on_a_port_is_named():
     start = f"port {stranger.first_line} for worker:1 is taken by pid {stranger.pid} ("
     assert (message.startswith(start), hint) == (
         True,
-        "stop that process, or give the host other ports",
+        f"stop that process, {leases.WAIT}, or give the host other ports",
     )
 
 
@@ -35,7 +35,7 @@ def test_a_task_left_by_an_earlier_run_is_named_with_the_stop_command():
         message, hint = port_refusal(int(stale.first_line))
         stale.kill()
     assert message.endswith("ps:1 of run r-7 of digits")
-    assert hint == "stop what is left of that run with tfdeploy stop --run r-7"
+    assert hint == "stop what is left of that run in its folder with tfdeploy stop --run r-7"
 
 
 def test_a_hidden_process_is_reported_with_its_user(tmp_path):

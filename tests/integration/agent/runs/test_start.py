@@ -17,6 +17,7 @@ from tfdeploy.agent.machine import leases
 from tfdeploy.agent.queue import resources
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import start
+from tfdeploy.shared.protocol.record import replace
 
 HOLD = """
 import sys, time
@@ -51,8 +52,8 @@ def test_a_lease_of_another_run_is_refused_at_once_and_names_the_run(release, ho
     ) as refused:
         start.start_tasks([make_launch(argv=[sys.executable], port=port)])
     assert refused.value.held_by == "r-7"
-    hint = "wait until it ends, stop it with tfdeploy stop --run r-7, or "
-    assert refused.value.hint.startswith(hint)
+    stop = "stop it in its folder with tfdeploy stop --run r-7"
+    assert refused.value.hint == f'{leases.WAIT}, {stop}, or set ports = "auto"'
 
 
 def test_a_lease_of_a_concurrent_start_is_waited_for(release, hold_lease, monkeypatch):
@@ -110,6 +111,33 @@ def test_a_missing_gpu_is_reported_with_the_number_of_gpus(release, gpus, count,
         f"worker:0 needs GPU {missing}, but its host has {found}",
         "correct the host's gpus: nvidia-smi -L lists them, or rocm-smi",
     )
+
+
+def choosing():
+    """Return launches of three tasks that choose of four GPUs."""
+    return [make_launch(argv=[sys.executable], index=n, gpus=[n], gpu_choice=[0, 1, 2, 3])
+            for n in range(3)]  # fmt: skip
+
+
+def test_a_count_of_gpus_that_is_too_large_is_refused(release, gpus):
+    gpus(2)
+    with pytest.raises(Refusal, match=r"^its tasks need 3 GPUs, but its host has 2 GPUs$") as why:
+        start.start_tasks(choosing())
+    assert why.value.hint == "set the host's gpus = 2, and start fewer tasks with GPUs there"
+
+
+def test_a_run_waits_only_for_gpus_that_exist(release, gpus, monkeypatch):
+    gpus(3)
+    waiting = []
+
+    def enter_queue(launches, found):
+        waiting.extend(launches)
+        raise Refusal("nothing starts")
+
+    monkeypatch.setattr(resources, "enter_queue", enter_queue)
+    with pytest.raises(Refusal, match=r"^nothing starts$"):
+        start.start_tasks([replace(launch, submitted=1) for launch in choosing()])
+    assert [launch.gpu_choice for launch in waiting] == [[0, 1, 2]] * 3
 
 
 def test_existing_gpus_are_accepted(release, gpus):

@@ -11,7 +11,7 @@ from support.builders import make_heartbeat_settings, make_launch
 from support.refusals import start_refusal
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.machine import guard, lock
+from tfdeploy.agent.machine import guard, leases, lock
 from tfdeploy.agent.runs import start_checks
 
 
@@ -50,7 +50,7 @@ def test_a_taken_port_is_reported_with_its_holder(release, address):
         port = listener.getsockname()[1]
         message, hint = start_refusal(port=port)
     assert message.startswith(f"port {port} for worker:0 is taken by pid {os.getpid()} (")
-    assert hint == "stop that process, or give the host other ports"
+    assert hint == f"stop that process, {leases.WAIT}, or give the host other ports"
 
 
 def test_the_runs_own_port_is_checked_only_on_the_chiefs_host(release):
