@@ -246,7 +246,7 @@ def run(
     accept_new_host_keys: options.AcceptNew = False,
     resilient: Annotated[bool, typer.Option("--resilient",
                          help="If a host or a supervisor is lost permanently, resume the run "
-                         "without it.")] = False,
+                         "without it, in the queue if others use or wait for its GPUs.")] = False,
     wait: options.WaitTime = None,
     queue: options.InQueue = False,
     priority: options.Priority = 0,
@@ -255,6 +255,11 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
+    if queue and resilient:
+        raise typer.BadParameter(
+            "--queue returns at once and --resilient follows the run; expected --wait forever "
+            "--resilient"
+        )
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
 

@@ -57,4 +57,5 @@ def shown_following(console: Console) -> Watcher:
         on_collect_failed=partial(run_events.print_collect_failed, console),
         on_interruption=partial(run_events.print_resuming, console),
         on_resumed=partial(run_events.print_resumed, console),
+        waiting=partial(run_events.wait_progress, console),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,8 +10,16 @@ from tfdeploy import run as runs
 from tfdeploy.commands.collect import CollectResult, collect_reachable
 from tfdeploy.commands.following.run_follow import RunEnd, Watcher, follow
 from tfdeploy.commands.resume import Changes, ResumeResult, resume
+from tfdeploy.commands.start import Queue
 from tfdeploy.commands.stop import stop_reachable
-from tfdeploy.errors import RunError, TfdeployError, Unreachable, individual_errors, raise_all
+from tfdeploy.errors import (
+    LeaseConflict,
+    RunError,
+    TfdeployError,
+    Unreachable,
+    individual_errors,
+    raise_all,
+)
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.results.outputs import Outputs
 
@@ -104,16 +113,24 @@ def _resume_without(
     fleet: Fleet, run: Run, lost: tuple[str, ...], watcher: Watcher
 ) -> ResumeResult:
     """Resume without the lost hosts, and without others that turn out to be unreachable: these are
-    left out of what the first attempt has planned, of which some hosts may have the record."""
-    without = lost
+    left out of what the first attempt has planned, of which some hosts may have the record. If
+    others use or wait for its GPUs or ports, the run waits in the queue."""
+    without, queue = lost, None
     while True:
         try:
-            return resume(run, Changes(without), watcher.on_report, fleet.transfers)
+            return resume(
+                run, Changes(without), watcher.on_report, fleet.transfers,
+                queue=queue, waiting=watcher.waiting,
+            )  # fmt: skip
         except TfdeployError as error:
-            more = {e.host for e in individual_errors(error) if isinstance(e, Unreachable)}
-            if more <= {*without} or more >= {*run.plan.hosts} - {*without}:
+            errors = individual_errors(error)
+            more = {e.host for e in errors if isinstance(e, Unreachable)}
+            if not queue and all(isinstance(each, LeaseConflict) for each in errors):
+                queue = Queue(math.inf)
+            elif more <= {*without} or more >= {*run.plan.hosts} - {*without}:
                 raise
-            watcher.on_interruption(error)
+            else:
+                watcher.on_interruption(error)
             run = runs.load(run.inventory.file, run.id)
             known = {host.name for host in run.inventory.hosts}
             without = tuple(h for h in (*without, *sorted(more - {*without})) if h in known)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
+import typer
 from support.builders import make_run
 
 from tfdeploy import run as runs
 from tfdeploy.cli import training
 from tfdeploy.commands import run as command
 from tfdeploy.commands.following.run_follow import Watcher
-from tfdeploy.errors import OutdatedRecord, RunError, Unreachable
+from tfdeploy.errors import LeaseConflict, OutdatedRecord, RunError, Unreachable
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.output.console import Console
 
@@ -39,7 +41,7 @@ def test_a_second_attempt_continues_from_the_record_of_the_first(tmp_path, monke
     newer = make_run(tmp_path, hosts=HOSTS.replace("[hosts.a]", "[hosts.e]"))
     attempts = []
 
-    def resume(attempted, changes, *_):
+    def resume(attempted, changes, *_, **__):
         attempts.append((attempted, changes.without))
         if len(attempts) == 1:
             raise Unreachable("b", "no route to host")
@@ -49,3 +51,25 @@ def test_a_second_attempt_continues_from_the_record_of_the_first(tmp_path, monke
     monkeypatch.setattr(runs, "load", lambda file, run_id: newer)
     assert command._resume_without(FLEET, run, ("a",), Watcher()) == "resumed"
     assert attempts == [(run, ("a",)), (newer, ("b",))]
+
+
+def test_a_run_whose_gpus_others_have_waits_for_its_turn(tmp_path, monkeypatch):
+    run, waited = make_run(tmp_path, hosts=HOSTS), []
+
+    def resume(*_, queue, **__):
+        waited.append(queue and queue.wait_s)
+        if len(waited) < 3:
+            raise LeaseConflict("b", "GPU 0 is taken", "", "r-7")
+        return "resumed"
+
+    monkeypatch.setattr(command, "resume", resume)
+    monkeypatch.setattr(runs, "load", lambda file, run_id: run)
+    with pytest.raises(LeaseConflict):  # the queue has refused it, too
+        command._resume_without(FLEET, run, ("a",), Watcher())
+    assert command._resume_without(FLEET, run, ("a",), Watcher()) == "resumed"
+    assert waited == [None, math.inf, None]
+
+
+def test_a_run_that_is_left_to_the_queue_is_not_followed():
+    with pytest.raises(typer.BadParameter, match="expected --wait forever --resilient"):
+        training.run(queue=True, resilient=True)

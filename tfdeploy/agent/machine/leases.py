@@ -166,7 +166,9 @@ def stop_hint(holder: Holder) -> str:
     """Return how the holder's run is stopped, with a comma; "" if this user can't stop it."""
     if not holder.run or holder.user != process.user_name(os.geteuid()):
         return ""
-    return "stop it in its folder with tfdeploy stop --run {}, ".format(holder.run)
+    return "stop it in the folder of {} with tfdeploy stop --run {}, ".format(
+        holder.project, holder.run
+    )
 
 
 def taken_refusal(name: str, holder: Holder) -> Refusal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdeploy.commands.collect import CollectResult
+    from tfdeploy.commands.following.launching import Waiting
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Following
@@ -47,6 +49,9 @@ class Watcher:
     on_collect_failed: Callable[[TfdeployError], None] = lambda error: None
     on_interruption: Callable[[TfdeployError], None] = lambda error: None
     on_resumed: Callable[[ResumeResult], None] = lambda resumed: None
+    waiting: Waiting = lambda: nullcontext(lambda conflicts: None)
+    """Returns a context for the time in which a run that is resumed is in the queue, as the one of
+    StartWatcher."""
 
 
 @dataclass(frozen=True)

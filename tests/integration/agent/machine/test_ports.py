@@ -35,7 +35,7 @@ def test_a_task_left_by_an_earlier_run_is_named_with_the_stop_command():
         message, hint = port_refusal(int(stale.first_line))
         stale.kill()
     assert message.endswith("ps:1 of run r-7 of digits")
-    assert hint == "stop what is left of that run in its folder with tfdeploy stop --run r-7"
+    assert hint == "stop what is left of it in the folder of digits with tfdeploy stop --run r-7"
 
 
 def test_a_hidden_process_is_reported_with_its_user(tmp_path):
