@@ -112,7 +112,12 @@ class Run:
     @property
     def flags(self) -> str:
         """Return the options that name this run on tfdeploy's command line."""
-        return f"{hosts_flag(self.inventory.file)} --run {self.id}".lstrip()
+        return f"{self.file_flag} --run {self.id}".lstrip()
+
+    @property
+    def file_flag(self) -> str:
+        """Return the option that names its hosts file there; "" for the default."""
+        return hosts_flag(self.inventory.file)
 
     @property
     def names(self) -> RunNames:

@@ -173,7 +173,7 @@ def test_prune_refuses_to_delete_results_that_only_hosts_have(project):
         f"  run {OLDER}: go of worker:0 on {last} (0 B)\n"
         f"  run {OLDER}: go of worker:1 on {last} (0 B)\n"
         f"  tfdeploy collect --run {OLDER} fetches what hosts.toml selects, "
-        "tfdeploy fetch any other file; tfdeploy prune --yes deletes them\n"
+        "tfdeploy fetch any other file; the same prune with --yes deletes them\n"
     )
     assert all({OLDER, ended, live} <= {*listed(project, host)} for host in project.hosts)
     (project.on(last) / "runs" / ended / "worker-0/work/model.keras").write_text("newer")

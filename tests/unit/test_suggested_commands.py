@@ -19,7 +19,7 @@ QUOTES = ("quote_path", "quote_word", "shlex.quote", "shlex.join")
 # Options that are quoted where they are made, names of tasks and hosts, ids of runs, and numbers:
 # their characters are checked where they are read.
 PLAIN = re.compile(
-    r"(.*\.)?(flags|task|run\.id|id)|self\.id|host|counts|missing\[0\]|[A-Z_]+|copy|code|results\[0\]\.run"
+    r"(.*\.)?(flags|file_flag|task|run\.id|run_id|id)|hosts_flag\(.*\)|self\.id|host|counts|missing\[0\]|[A-Z_]+|copy|code|results\[0\]\.run"
 )
 
 

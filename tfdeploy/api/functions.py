@@ -162,7 +162,8 @@ def prune(inventory: models.Inventory, *, keep: int = 5, yes: bool = False) -> P
     stored, project = runs(inventory), inventory.project
     with Fleet(inventory) as fleet:
         chosen = pruning.choose_removals(stored.disks, keep, keep, stored.errors)
-        loss = pruning.data_loss(pruning.results_only_on_hosts(stored.disks, chosen))
+        lost = pruning.results_only_on_hosts(stored.disks, chosen)
+        loss = pruning.data_loss(lost, inventory.file)
         if loss and not yes:
             raise loss
         pruned = pruning.prune(fleet, project, chosen)

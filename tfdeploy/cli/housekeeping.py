@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from tfdeploy.cli import options
 from tfdeploy.cli.command import DISK, add_command
 from tfdeploy.cli.options import exit_if_failed, find_run, load_inventory, open_fleet
+from tfdeploy.config.hosts_file import hosts_flag
 
 if TYPE_CHECKING:
     from tfdeploy.errors import RunError
@@ -27,7 +29,8 @@ def runs(hosts: options.Hosts = options.HOSTS, json: options.Json = False) -> No
     inventory = load_inventory(hosts)
     with Fleet(inventory) as fleet:
         project_runs = command.runs(fleet, inventory)
-    Console(for_json=json).print_result(project_runs, print_runs)
+    print_all = partial(print_runs, flags=hosts_flag(inventory.file))
+    Console(for_json=json).print_result(project_runs, print_all)
     exit_if_failed(project_runs.errors)
 
 
@@ -85,8 +88,8 @@ def prune(
         project_runs = list_runs(fleet, inventory)
         disks = project_runs.disks
         plan = command.choose_removals(disks, keep, keep, project_runs.errors)
-        print_prune_plan(console, project_runs, plan)
-        loss = command.data_loss(command.results_only_on_hosts(disks, plan))
+        print_prune_plan(console, project_runs, plan, hosts_flag(inventory.file))
+        loss = command.data_loss(command.results_only_on_hosts(disks, plan), inventory.file)
         if loss and (dry_run or yes):  # a person who agrees in advance sees the names, too
             console.print_notes([loss])
         elif loss:

@@ -22,6 +22,7 @@ from tfdeploy.cli.options import (
     take_newer_record,
 )
 from tfdeploy.cli.streams import end_with_reader
+from tfdeploy.config.hosts_file import hosts_flag
 from tfdeploy.errors import OutdatedRecord, RunError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def check(
     if json:
         print_json(checked)
     else:
-        print_check(console, checked, intent)
+        print_check(console, checked, intent, hosts_flag(intent.inventory.file))
     exit_if_failed(checked.errors)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.runs import is_run
+from tfdeploy.config.hosts_file import hosts_flag
 from tfdeploy.environments.wheelhouse import is_wheels
 from tfdeploy.errors import AgentError, RunError, TfdeployError
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
@@ -21,6 +22,7 @@ from tfdeploy.shared.protocol.runs import Remove, Removed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from tfdeploy.commands.runs import HostDisk
     from tfdeploy.hosts.agent_client import Agent
@@ -134,11 +136,11 @@ def results_only_on_hosts(
     return sorted(lost, key=lambda result: (result.run, -result.size, result.path))
 
 
-def data_loss(results: Sequence[StoredResult]) -> RunError | None:
+def data_loss(results: Sequence[StoredResult], file: Path) -> RunError | None:
     """Return the error that names the results that only hosts have, if there are any.
 
     None is left out, because a person agrees to what is named: of a folder with many results, the
-    rest is named as that folder.
+    rest is named as that folder. `file` is the hosts file.
     """
     if not results:
         return None
@@ -156,10 +158,11 @@ def data_loss(results: Sequence[StoredResult]) -> RunError | None:
     count = format_count(len(results), "result")
     verb = "is" if len(results) == 1 else "are"
     found = f"prune would delete {count} that {verb} not on the controller:"
+    collect = f"tfdeploy collect {hosts_flag(file)}".rstrip()
     return RunError(
         "\n".join([found, *listed]),
-        f"tfdeploy collect --run {results[0].run} fetches what hosts.toml selects, "
-        "tfdeploy fetch any other file; tfdeploy prune --yes deletes them",
+        f"{collect} --run {results[0].run} fetches what hosts.toml selects, tfdeploy fetch any "
+        "other file; the same prune with --yes deletes them",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 import warnings
 from contextlib import contextmanager, nullcontext, suppress
@@ -104,6 +105,15 @@ class Changes:
     without: Sequence[str] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     on: Sequence[Host] = ()
+
+
+def resume_command(run: Run, changes: Changes) -> str:
+    """Return the command that resumes a run with these changes."""
+    counts, on = describe(changes.counts), [host.name for host in changes.on]
+    flags = [f"--without {shlex.quote(host)}" for host in changes.without]
+    flags += [f"--with {counts}"] if counts else []
+    flags += [f"--on {host}" for host in on]
+    return " ".join(("tfdeploy resume", run.flags, *flags))
 
 
 def resume(
@@ -265,8 +275,8 @@ def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: C
         )
     gone = [e.host for e in found.errors if isinstance(e, Unreachable | CommandTimedOut)]
     if gone:
-        flags = " ".join(f"--without {host}" for host in (*changes.without, *gone))
-        raise_all(found.errors, f"continue without them: tfdeploy resume {old.flags} {flags}")
+        without = replace(changes, without=(*changes.without, *gone))
+        raise_all(found.errors, f"continue without them: {resume_command(old, without)}")
     all_active = all(task.report and task.report.state in ACTIVE for task in found.tasks)
     if all_active and changes == Changes():
         raise RunError(
@@ -304,11 +314,7 @@ def _refuse_awaited(fleet: Fleet, new: Run, changes: Changes) -> None:
         agent.ask(RequireUnawaited(new.id, numbers, gpu_need(tasks)))
 
     errors = errors_of(fleet.outcomes(new.plan.hosts, ask))
-    counts, on = describe(changes.counts), [host.name for host in changes.on]
-    flags = [f"--without {host}" for host in changes.without]
-    flags += [f"--with {counts}"] if counts else []
-    flags += [f"--on {host}" for host in on]
-    again = " ".join(("tfdeploy resume", new.flags, *flags, "--queue"))
+    again = f"{resume_command(new, changes)} --queue"
     hint = f"nothing was stopped; to stop the run and wait behind it: {again}"
     raise_all([e.with_hint(hint) if isinstance(e, LeaseConflict) else e for e in errors])
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.commands.plan import address
-from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume
+from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume, resume_command
 from tfdeploy.commands.status import status
 from tfdeploy.errors import PlanError, RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning.plan import select_hosts
-from tfdeploy.planning.replanning import JOBS, describe, describe_counts, without_tasks
+from tfdeploy.planning.replanning import JOBS, describe_counts, without_tasks
 
 if TYPE_CHECKING:
     import threading
@@ -94,8 +94,7 @@ def _refuse_ended(run: Run, changes: Changes, cancel: threading.Event | None) ->
         found = status(fleet, run)
     states = [task.report.state for task in found.tasks if task.report]
     if states and not any(state in ACTIVE for state in states):
-        counts = describe(changes.counts)
         raise RunError(
             f"run {run.id} has ended: there is nothing to scale",
-            f"to continue it: tfdeploy resume {run.flags} --with {counts}",
+            f"to continue it: {resume_command(run, changes)}",
         )

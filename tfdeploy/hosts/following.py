@@ -69,11 +69,13 @@ class Subscription:
 
     def _check_version(self, host: str, event: RunEvent) -> None:
         """Raise AgentError if an older agent has answered a part of the request only."""
+        run_id = self._request.run
         if self._request.samples and not isinstance(event, HostSample):
-            hint = "tfdeploy status and tfdeploy logs -f show it"
+            flags = f"--run {run_id}"
+            hint = f"tfdeploy status {flags} and tfdeploy logs -f {flags} show it"
             raise AgentError(host, f"{OLDER} be watched", hint)
         if self._request.grep and isinstance(event, LogLines) and not event.selected:
-            hint = "leave out --grep: tfdeploy logs | grep PATTERN"
+            hint = f"leave out --grep: tfdeploy logs --run {run_id} | grep PATTERN"
             raise AgentError(host, f"{OLDER} select lines", hint)
 
 

@@ -41,10 +41,11 @@ QUEUE_COLUMNS = ("RUN", "PROJECT", "USER", "PRIORITY", "WAITED", "HOSTS")
 PRUNE_COLUMNS = ("HOST", "RUNS", "RELEASES", "ENVIRONMENTS", "LEFTOVERS", "TOTAL")
 
 
-def print_runs(console: Console, runs: ProjectRuns) -> None:
+def print_runs(console: Console, runs: ProjectRuns, flags: str = "") -> None:
+    """Print the runs and what each host stores; `flags` name the hosts file in a command."""
     if runs.runs:
-        _print_run_table(console, runs.runs)
-        _print_missing(console, runs.runs)
+        _print_run_table(console, runs.runs, flags)
+        _print_missing(console, runs.runs, flags)
         _print_labels(console, runs.runs)
     else:
         console.print_text(f"no run of {runs.project} is on its hosts")
@@ -91,11 +92,13 @@ def print_queue(console: Console, found: QueueResult) -> None:
             console.print_text(escape_line(f"  {fold_names(hosts)}: {reason}"))
 
 
-def print_prune_plan(console: Console, runs: ProjectRuns, plan: Mapping[str, Removal]) -> None:
-    """Print what is about to be deleted from each host."""
+def print_prune_plan(
+    console: Console, runs: ProjectRuns, plan: Mapping[str, Removal], flags: str
+) -> None:
+    """Print what is about to be deleted from each host; `flags` name the hosts file."""
     ids = {run.run for removal in plan.values() for run in removal.runs}
     if ids:
-        _print_run_table(console, [run for run in runs.runs if run.id in ids])
+        _print_run_table(console, [run for run in runs.runs if run.id in ids], flags)
     rows = [
         {
             "HOST": host,
@@ -133,7 +136,7 @@ def print_prune_result(
         console.print_text("", f"freed {freed}; results on the controller were not touched")
 
 
-def _print_run_table(console: Console, runs: Sequence[RunSummary]) -> None:
+def _print_run_table(console: Console, runs: Sequence[RunSummary], flags: str) -> None:
     rows: list[dict[str, Cell]] = [
         {
             "RUN": run.id,
@@ -147,22 +150,22 @@ def _print_run_table(console: Console, runs: Sequence[RunSummary]) -> None:
         for run in runs
     ]
     console.out.print_table(RUN_COLUMNS, rows)
-    _print_elsewhere(console, runs)
+    _print_elsewhere(console, runs, flags)
 
 
-def _print_elsewhere(console: Console, runs: Sequence[RunSummary]) -> None:
+def _print_elsewhere(console: Console, runs: Sequence[RunSummary], flags: str) -> None:
     """Print what runs have written outside of their folders, and how it is fetched."""
     saved = [(run.id, each) for run in runs for each in run.elsewhere]
     for run_id, each in saved[:MAX_ELSEWHERE]:
-        fetch = how_to_fetch(each, f"--run {quote_word(run_id)}")
+        fetch = how_to_fetch(each, f"{flags} --run {quote_word(run_id)}".lstrip())
         console.print_text(f"{each.task} on {each.host} saved in {each.path}: {fetch}")
     more = len(saved) - MAX_ELSEWHERE
     if more > 0:
-        lists = "tfdeploy runs --json"
+        lists = f"tfdeploy runs --json {flags}".rstrip()
         console.print_text(f"and {format_count(more, 'more file')} outside of runs: {lists}")
 
 
-def _print_missing(console: Console, runs: Sequence[RunSummary]) -> None:
+def _print_missing(console: Console, runs: Sequence[RunSummary], flags: str) -> None:
     """Print how many results only hosts have, and the command that fetches or names them."""
     missing = [run for run in runs if run.results_collected < run.results]
     if missing:
@@ -171,7 +174,8 @@ def _print_missing(console: Console, runs: Sequence[RunSummary]) -> None:
         whose = several if len(missing) > 1 else f"run {newest.id}"
         what = f"{format_count(count, 'result')} (checkpoints, outputs, event files)"
         console.print_sentence(f"only on hosts: {what} of {whose}")
-        console.print_text(f"  tfdeploy collect {newest.id} fetches them, or names what does")
+        collect = " ".join(filter(None, ("tfdeploy collect", flags, newest.id)))
+        console.print_text(f"  {collect} fetches them, or names what does")
 
 
 def _print_labels(console: Console, runs: Sequence[RunSummary]) -> None:

@@ -136,7 +136,8 @@ def check_progress(
     return console.spinner(f"checking {count}{modules and f'; each imports {modules}'}")
 
 
-def print_check(console: Console, checked: CheckResult, intent: Intent) -> None:
+def print_check(console: Console, checked: CheckResult, intent: Intent, flags: str) -> None:
+    """Print what was found on each host, and what is wrong; `flags` name the hosts file."""
     if checked.hosts:
         columns = status_table.host_columns(intent.inventory.training.imports)
         console.out.print_table(columns, status_table.host_rows(checked.hosts))
@@ -149,7 +150,8 @@ def print_check(console: Console, checked: CheckResult, intent: Intent) -> None:
         console.print_text(f"found no problem on {hosts}; the other hosts were not checked")
     elif not checked.errors:
         tasks = format_count(len(intent.plan.placements), "task")
-        console.print_text(f"ready to start {tasks} on {hosts}: tfdeploy run")
+        run = f"tfdeploy run {flags}".rstrip()
+        console.print_text(f"ready to start {tasks} on {hosts}: {run}")
 
 
 def print_push_result(

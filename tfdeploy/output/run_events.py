@@ -107,10 +107,10 @@ def print_started(console: Console, run: Run) -> None:
 
 
 def print_queued(console: Console, run: Run) -> None:
-    hosts = fold_names(run.plan.hosts)
+    hosts, queue = fold_names(run.plan.hosts), f"tfdeploy queue {run.file_flag}".rstrip()
     console.print_text(
         f"run {run.id} is in the queue of {hosts}, and starts when it is its turn",
-        f"(tfdeploy queue shows its place, tfdeploy attach {run.flags} follows it)",
+        f"({queue} shows its place, tfdeploy attach {run.flags} follows it)",
     )
 
 

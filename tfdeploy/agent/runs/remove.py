@@ -86,7 +86,8 @@ def _why_run_is_needed(project: str, run: str) -> str:
             return "its {} is live".format(task)
         mark = process.mark(project, run, task)
         if disk.task_state(task_dir).state == records.LOST and process.task_processes(mark):
-            return "processes of its {} still run: stop them with tfdeploy stop".format(task)
+            stop = "stop them with tfdeploy stop --run {}".format(run)
+            return "processes of its {} still run: {}".format(task, stop)
     return ""
 
 

@@ -24,7 +24,7 @@ def test_a_run_is_not_removed_while_processes_of_a_lost_task_are_running(root):
     own = {**os.environ, process.MARK: process.mark("p", run, "ps:0")}
     left = start_python(SLEEP, env=own)
     try:
-        why = "processes of its ps:0 still run: stop them with tfdeploy stop"
+        why = f"processes of its ps:0 still run: stop them with tfdeploy stop --run {run}"
         assert reasons(remove("p", [run], [], [])) == {run: why}
     finally:
         left.kill()
