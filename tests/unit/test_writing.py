@@ -14,11 +14,11 @@ HOST_SIDE = ("agent", "inside", "shared")
 WRITERS = {
     "folders/own_folder.py": "runs/, and the files that a user names",
     "cli/debug_log.py": "the user's state folder",
+    "cli/streams.py": "/dev/null",
     "commands/init.py": "hosts.toml",
     "commands/environments.py": "a temporary folder",
     "commands/following/tensorboard/board.py": "a temporary folder",
     "environments/wheelhouse.py": "the cache",
-    "output/stream.py": "/dev/null",
     "transfer/pack.py": "temporary files without a name",
     "transport/daemon/locate.py": "the daemon's folder",
     "transport/daemon/server.py": "the daemon's folder",
