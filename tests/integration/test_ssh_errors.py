@@ -28,6 +28,7 @@ from tfdeploy.errors import (
     TransferFailed,
     Unreachable,
 )
+from tfdeploy.hosts import agent_client, login_shell
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.shared.protocol.reports import Follow
@@ -559,6 +560,44 @@ def test_a_shell_profile_that_prints_text_changes_no_answer(site, sshd, noise):
     request = Follow("p", "r", [], logs=True, lines=None, forever=True)
     with Fleet(site.inventory(one=host_settings(site))) as fleet:
         assert list(fleet.agents["one"].stream(request)) == []
+
+
+NOLOGIN = "This account is currently not available."
+RAN_NOTHING = "one: its login shell exited with {}, and ran no command: {}\n"
+START_FILES = {
+    f"echo {NOLOGIN}; exit 1": RAN_NOTHING.format(1, NOLOGIN),
+    "exit": RAN_NOTHING.format(0, "it printed nothing"),
+    r"printf 'no \033[1mlicence\n' >&2; exit 3": RAN_NOTHING.format(3, r"no \x1b[1mlicence"),
+    "exec sh": RAN_NOTHING.format(0, "it printed nothing"),
+    "exec cat": RAN_NOTHING.format(0, "it printed nothing"),
+    "exec yes": "one: its login shell prints without end, and runs no command: y; y\n",
+    "read answer": "one: a start file of its login shell reads the input of tfdeploy's commands\n",
+    "cat >/dev/null": "one: a start file of its login shell reads the input of tfdeploy's",
+}
+
+
+@pytest.mark.parametrize("start_file", START_FILES)
+def test_a_login_shell_that_runs_no_command_is_named(site, sshd, monkeypatch, start_file):
+    monkeypatch.setattr(agent_client, "CHECK_AFTER_S", 0.5)
+    site.add_host("one", sshd(NOISE.format(start_file)))
+    with pytest.raises(CommandFailed) as failed:
+        ask(site)
+    assert str(failed.value).startswith(START_FILES[start_file])
+    assert failed.value.hint.startswith("try: ssh one true; then correct ")
+
+
+@pytest.mark.slow
+def test_a_login_shell_that_prints_errors_without_end_is_named(site, sshd):
+    site.add_host("one", sshd(NOISE.format("yes >&2")))
+    with pytest.raises(CommandFailed, match="one: it prints errors without end: y"):
+        ask(site)
+
+
+def test_a_login_shell_that_is_only_slow_is_waited_for(site, sshd, monkeypatch):
+    monkeypatch.setattr(agent_client, "CHECK_AFTER_S", 0.1)
+    monkeypatch.setattr(login_shell, "CHECK_S", 0.1)
+    site.add_host("one", sshd(NOISE.format("sleep 0.5")))
+    assert ask(site).present is False
 
 
 def test_a_shell_profile_that_prints_text_is_named_when_rsync_fails(site, sshd, tmp_path):

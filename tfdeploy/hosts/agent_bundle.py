@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, CommandFailed
 from tfdeploy.hosts.agent_session import TIMEOUT_S
+from tfdeploy.hosts.login_shell import find_problem
 from tfdeploy.shared.protocol.message import ABSENT
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def serving(path: str, python: str) -> list[str]:
     return ["sh", "-c", SERVE, "tfdeploy", path, python]
 
 
-def send(transport: Transport, host: str, path: str, python: str) -> None:
+def send(transport: Transport, path: str, python: str) -> None:
     """Store this version's agent on a host. Raises HostError."""
     # Base64: within quotes, a csh as login shell accepts no line break, and fish replaces two
     # backslashes by one.
@@ -123,16 +124,17 @@ def send(transport: Transport, host: str, path: str, python: str) -> None:
     command = transport.run(argv, stdin=bundle(), timeout_s=TIMEOUT_S)
     if command.exit == NOT_WRITTEN:
         raise CommandFailed(
-            host,
+            transport.host,
             f"can't write {path}: {_last_line(command.stderr)}",
             "set the host's directory in hosts.toml to one that its user may write",
         )
     if command.exit != 0:
-        raise no_answer(host, path, python, command)
+        raise no_answer(transport, path, python, command)
 
 
-def no_answer(host: str, path: str, python: str, command: CompletedCommand) -> HostError:
+def no_answer(transport: Transport, path: str, python: str, command: CompletedCommand) -> HostError:
     """Return why a host's agent has exited without an answer."""
+    host = transport.host
     if command.exit == FOREIGN:
         return CommandFailed(
             host,
@@ -142,6 +144,8 @@ def no_answer(host: str, path: str, python: str, command: CompletedCommand) -> H
     if command.exit == UNSAFE:
         *_, unsafe, mend = ["", "", *command.stderr.decode(errors="replace").splitlines()]
         return CommandFailed(host, unsafe, mend)
+    if problem := find_problem(transport, host):
+        return problem
     last = _last_line(command.stderr)
     if command.exit in (126, 127):
         words = SHELL_WORDS.sub("", last)  # without the shell's own

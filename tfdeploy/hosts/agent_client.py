@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from tfdeploy.errors import (
     AgentError,
     AgentExitedEarly,
+    CommandTimedOut,
     HostError,
     LeaseConflict,
     OutdatedRecord,
@@ -20,6 +21,7 @@ from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_session import TIMEOUT_S, AgentExited, Answer, Query, Session, query
 from tfdeploy.hosts.byte_progress import Transfers
+from tfdeploy.hosts.login_shell import CHECK_AFTER_S, find_problem
 from tfdeploy.shared.protocol.message import (
     ABSENT,
     ANOTHER_VERSION,
@@ -134,7 +136,7 @@ class Agent:
             try:
                 with suppress(HostError):  # if the agent has exited, reading its answer says why
                     session.write(data, payload())
-                answer = session.answer(timeout_s, query.request.MAX_ANSWER_BYTES)
+                answer = self._wait(session, timeout_s, query.request.MAX_ANSWER_BYTES)
                 _log.debug("%s: %s: %d bytes sent, %d received, %.3f s", self.host,
                            query.request.VERB, session.sent_bytes, session.answer_bytes,
                            time.monotonic() - started)  # fmt: skip
@@ -143,7 +145,7 @@ class Agent:
                 session.close()
                 if was_sent or exited.command.exit != ABSENT:
                     raise agent_bundle.no_answer(
-                        self.host, self._path, self._python, exited.command
+                        self.transport, self._path, self._python, exited.command
                     ) from None
             except BaseException as error:
                 reason, took_s = str(error) or type(error).__name__, time.monotonic() - started
@@ -152,6 +154,16 @@ class Agent:
                 raise
             self._send_agent()
             was_sent = True
+
+    def _wait(self, session: Session, timeout_s: float | None, max_bytes: int) -> Answer:
+        """Return an answer. If a new session gives none for a while, check the login shell."""
+        if not session.has_answered and (timeout_s is None or timeout_s > CHECK_AFTER_S):
+            try:
+                return session.answer(CHECK_AFTER_S, max_bytes)
+            except CommandTimedOut:
+                if problem := find_problem(self.transport, self.host):
+                    raise problem from None
+        return session.answer(timeout_s, max_bytes)
 
     def _session(self, *, repeatable: bool) -> Session:
         with self._lock:
@@ -173,7 +185,7 @@ class Agent:
                 "was the directory on the host deleted?",
             )
         _log.debug("%s: it has no agent of this version; sending it", self.host)
-        agent_bundle.send(self.transport, self.host, self._path, self._python)
+        agent_bundle.send(self.transport, self._path, self._python)
 
     def parse(self, query: Query[A], answer: Answer) -> A:
         """Return an answer as its class. Raises AgentError for a refusal or an invalid answer."""

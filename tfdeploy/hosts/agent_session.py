@@ -9,9 +9,10 @@ import zlib
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from tfdeploy.errors import AgentError, CommandTimedOut
+from tfdeploy.hosts.login_shell import prints_without_end
 from tfdeploy.shared.protocol.message import COMPRESSED, MARK
 from tfdeploy.shared.protocol.record import to_json
 
@@ -76,12 +77,13 @@ class AgentExited(Exception):
 
 
 class Session:
-    """One agent process. After any error except a refusal it cannot be used again."""
+    """One agent process. After any error except a refusal or a timeout it cannot be used again."""
 
     def __init__(self, host: str, stream: Stream) -> None:
         self.host = host
         self.sent_bytes = 0  # of the last request
         self.answer_bytes = 0  # of the last answer
+        self.has_answered = False
         self._stream = stream
         self._lines: deque[bytes] = deque()
         self._rest: list[bytes] = []  # the parts of the line that has not ended
@@ -118,15 +120,20 @@ class Session:
             while self._lines:
                 _, marked, text = self._lines.popleft().decode(errors="replace").partition(MARK)
                 if marked:
-                    self.answer_bytes = len(text)
+                    self.answer_bytes, self.has_answered = len(text), True
                     return self._parse(text)
             chunk = self._read(deadline, timeout_s)
             if not chunk:
                 raise AgentExited(self._stream.result())
             received += len(chunk)
             if received > max_bytes:
-                raise AgentError(self.host, f"invalid answer: more than {max_bytes} bytes")
+                self._raise_too_long(chunk, max_bytes)
             self._split(chunk)
+
+    def _raise_too_long(self, chunk: bytes, max_bytes: int) -> NoReturn:
+        if not self.has_answered and MARK.encode() not in b"".join([*self._rest, chunk]):
+            raise prints_without_end(self.host, chunk)
+        raise AgentError(self.host, f"invalid answer: more than {max_bytes} bytes")
 
     def _split(self, chunk: bytes) -> None:
         """Add what was read to the lines, at a cost that does not grow with a line's length."""

@@ -14,13 +14,17 @@ from typing import IO, TYPE_CHECKING
 
 from tfdeploy.errors import CommandFailed, CommandTimedOut, Unreachable
 from tfdeploy.transport import CompletedCommand
+from tfdeploy.transport.words import last_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdeploy.errors import HostError
+
 CHUNK = 1 << 16
 MAX_OUTPUT = 256 << 20  # far above any answer: a host must not fill the controller's memory
 MAX_ERRORS = 16 << 20  # the last bytes of standard error
+ENDLESS_ERRORS = 1 << 20  # of a command that does not end
 EXIT_WAIT_S = 5.0  # after the end of its output
 NO_STATUS = -1
 
@@ -103,8 +107,7 @@ class ProcessStream:
                     raise CommandFailed(self._host, message)
             result = self.result(max(0.0, deadline - time.monotonic()))
         except CommandTimedOut:
-            message = f"{self._name} gave no answer within {timeout_s:g} s"
-            raise CommandTimedOut(self._host, message) from None
+            raise timed_out(self._host, self._name, timeout_s, self._errors) from None
         return CompletedCommand(result.exit, bytes(output), result.stderr)
 
     @property
@@ -165,6 +168,14 @@ class ProcessStream:
             self._readable.unregister(self._stderr)
         self._errors += chunk
         del self._errors[:-MAX_ERRORS]
+
+
+def timed_out(host: str, name: str, timeout_s: float, errors: bytes | bytearray) -> HostError:
+    """Return the error of a command that has not ended in time; `errors` is what was kept of its
+    standard error."""
+    if len(errors) > ENDLESS_ERRORS:
+        return CommandFailed(host, f"it prints errors without end: {last_words(errors[-CHUNK:])}")
+    return CommandTimedOut(host, f"{name} gave no answer within {timeout_s:g} s")
 
 
 def _descriptor(pipe: IO[bytes] | None) -> int:

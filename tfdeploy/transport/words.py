@@ -20,3 +20,13 @@ NOT_SSH_HINT = (
     "check the host's port in hosts.toml or ssh_config; if sshd is busy or limits new connections "
     "(MaxStartups), try again"
 )
+MAX_LINE = 160  # characters of a line that a message quotes
+MAX_LINES = 2
+
+
+def last_words(*outputs: bytes | bytearray) -> str:
+    """Return the last lines that a program printed on its streams, for a message."""
+    text = "\n".join(output.decode(errors="replace") for output in outputs)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    shown = (f"{line[:MAX_LINE]}…" if len(line) > MAX_LINE else line for line in lines[-MAX_LINES:])
+    return "; ".join(shown) or "it printed nothing"

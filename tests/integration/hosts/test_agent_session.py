@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tfdeploy.errors import AgentError, CommandTimedOut, HostError
+from tfdeploy.errors import AgentError, CommandFailed, CommandTimedOut, HostError
 from tfdeploy.hosts import agent_session
 from tfdeploy.hosts.agent_session import Session
 from tfdeploy.transport.local import LocalTransport
@@ -72,10 +72,18 @@ def test_lines_that_are_no_answer_do_not_extend_the_time(connect):
 
 
 @pytest.mark.parametrize("line", ["'no answer\\n'", "'x' * 100"], ids=["many lines", "one line"])
-def test_an_answer_without_end_is_refused_before_it_fills_the_memory(connect, line):
+def test_output_without_end_is_refused_before_it_fills_the_memory(connect, line):
     session = connect(python(f"import sys\nwhile True: sys.stdout.write({line})"))
-    with pytest.raises(AgentError, match=f"invalid answer: more than {LIMIT} bytes"):
+    with pytest.raises(
+        CommandFailed, match=r"its login shell prints without end, .*: (no answer|x)"
+    ):
         session.answer(None, LIMIT)
+
+
+def test_an_answer_without_end_is_refused_before_it_fills_the_memory(connect):
+    code = f"import sys\nsys.stdout.write('{MARK}')\nwhile True: sys.stdout.write('x' * 100)"
+    with pytest.raises(AgentError, match=f"invalid answer: more than {LIMIT} bytes"):
+        connect(python(code)).answer(None, LIMIT)
 
 
 @pytest.mark.parametrize("answer", [f"{'[' * 100_000}", "[1]", "{", "9" * 5000])

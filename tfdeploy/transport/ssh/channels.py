@@ -14,7 +14,13 @@ import paramiko
 
 from tfdeploy.errors import CommandFailed, CommandTimedOut, Unreachable
 from tfdeploy.transport import CompletedCommand
-from tfdeploy.transport.process_stream import CHUNK, EXIT_WAIT_S, MAX_ERRORS, MAX_OUTPUT
+from tfdeploy.transport.process_stream import (
+    CHUNK,
+    EXIT_WAIT_S,
+    MAX_ERRORS,
+    MAX_OUTPUT,
+    timed_out,
+)
 from tfdeploy.transport.ssh.errors import CONNECT_FAILED, SSH_ERRORS, translate
 
 if TYPE_CHECKING:
@@ -164,19 +170,19 @@ class SshStream:
     def finish(self, stdin: bytes, timeout_s: float) -> CompletedCommand:
         """Send the command its input and wait for its end. Raises CommandTimedOut, Unreachable."""
         channel, deadline = self.channel, time.monotonic() + timeout_s
+        errors = bytearray()
         try:
             channel.settimeout(timeout_s)
             threading.Thread(target=_write, args=(channel, stdin), daemon=True).start()
-            stdout, stderr = _drain(self._host, channel, deadline)
+            stdout = _drain(self._host, channel, errors, deadline)
             if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
                 raise TimeoutError
             # Paramiko closes the channels of a lost connection before it reports the loss.
             if channel.exit_status == NO_STATUS and not channel.eof_received:
                 raise Unreachable(self._host, f"the connection was lost during {self._name}")
-            return CompletedCommand(channel.exit_status, stdout, stderr)
+            return CompletedCommand(channel.exit_status, stdout, bytes(errors))
         except TimeoutError:
-            message = f"{self._name} gave no answer within {timeout_s:g} s"
-            raise CommandTimedOut(self._host, message) from None
+            raise timed_out(self._host, self._name, timeout_s, errors) from None
         except SSH_ERRORS as error:
             raise translate(self._host, error) from None
         finally:
@@ -229,8 +235,8 @@ def _end_input(channel: paramiko.Channel) -> None:
             return
 
 
-def _drain(host: str, channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
-    errors = bytearray()
+def _drain(host: str, channel: paramiko.Channel, errors: bytearray, deadline: float) -> bytes:
+    """Return the output of a command; add the end of its standard error to `errors`."""
     reader = threading.Thread(target=_keep_last, args=(channel, errors), daemon=True)
     reader.start()
     output = bytearray()
@@ -241,7 +247,7 @@ def _drain(host: str, channel: paramiko.Channel, deadline: float) -> tuple[bytes
         if len(output) > MAX_OUTPUT:
             raise CommandFailed(host, f"its output is too long: {len(output)} bytes so far")
     reader.join(timeout=1)
-    return bytes(output), bytes(errors)
+    return bytes(output)
 
 
 def _keep_last(channel: paramiko.Channel, errors: bytearray) -> None:
