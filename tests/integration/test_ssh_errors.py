@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import socket
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import paramiko
@@ -32,6 +33,7 @@ from tfdeploy.hosts import agent_client, login_shell
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.shared.protocol.reports import Follow
+from tfdeploy.transport.openssh.transport import OpenSshTransport
 from tfdeploy.transport.ssh import channels, connection
 from tfdeploy.transport.ssh.errors import translate
 from tfdeploy.transport.ssh.transport import SshTransport
@@ -361,6 +363,51 @@ def test_a_proxy_command_is_used(site, one, tmp_path):
     assert site.echo() == b"on\n"
 
 
+PROXIES = {
+    r"printf 'proxy 2.0\n\033[1mno token\n' >&2; exit 7": r"proxy 2.0; \x1b[1mno token",
+    "printf 'no end of line' >&2; sleep 1": "no end of line",
+    "head -c 1000000 /dev/zero | tr '\\0' x >&2": f"{'x' * 160}…",
+}
+
+
+@pytest.mark.parametrize("kind", [SshTransport, OpenSshTransport])
+@pytest.mark.parametrize("script", PROXIES)
+def test_what_a_proxy_command_prints_is_shown(site, one, monkeypatch, kind, script):
+    monkeypatch.setattr("random.uniform", lambda *_: 0.0)
+    (site.folder / "proxy.sh").write_text(script)
+    site.add_host("one", one, ProxyCommand=f"sh {site.folder}/proxy.sh")
+    loaded = site.inventory(one={})
+    with closing(kind(loaded.host("one"), loaded)) as transport, pytest.raises(Unreachable) as lost:
+        transport.run(["true"], timeout_s=600)
+    assert lost.value.message == f"no SSH connection through ProxyCommand: {PROXIES[script]}"
+    assert lost.value.hint == "try: ssh one"
+
+
+def test_a_silent_proxy_command_is_named_by_its_exit_code(site, one):
+    site.add_host("one", one, ProxyCommand="sh -c 'exit 7'")
+    with pytest.raises(Unreachable, match="one: no SSH connection through ProxyCommand: it exited"):
+        site.echo()
+
+
+def test_a_proxy_command_that_prints_much_is_read_and_ends_with_its_connection(site, one, tmp_path):
+    (tmp_path / "relay.py").write_text("import sys; sys.stderr.write('x' * 500_000)\n" + RELAY)
+    command = f"{sys.executable} {tmp_path}/relay.py"
+    site.add_host("one", one, ProxyCommand=f"{command} %h %p")
+    assert site.echo() == b"on\n"
+    site.opened.pop().close()
+    assert (
+        command
+        not in subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True).stdout
+    )
+
+
+def test_a_jump_host_that_allows_no_connection_through_it_is_named(site, one, sshd):
+    site.add_host("jump", sshd("AllowTcpForwarding no"))
+    site.add_host("one", one)
+    with pytest.raises(Unreachable, match="one: the jump host allows no connection through it"):
+        site.echo(proxy_jump="jump")
+
+
 def test_a_dead_jump_host_is_named(site, one):
     site.entries["jump"] = {"HostName": ADDRESS, "Port": str(free_ports(1)[0])}
     site.add_host("one", one)
@@ -435,7 +482,7 @@ def test_a_stream_reports_that_its_connection_was_lost(site, sshd):
 def test_endless_output_is_refused_before_it_fills_the_memory(site, sshds, monkeypatch):
     monkeypatch.setattr(channels, "MAX_OUTPUT", 1_000_000)
     site.add_host("one", sshds["one"])
-    with pytest.raises(CommandFailed, match="its output is too long"):
+    with pytest.raises(CommandFailed, match="it prints without end: y; y"):
         site.transport().run(["yes"], timeout_s=600)
 
 
@@ -563,14 +610,16 @@ def test_a_shell_profile_that_prints_text_changes_no_answer(site, sshd, noise):
 
 
 NOLOGIN = "This account is currently not available."
-RAN_NOTHING = "one: its login shell exited with {}, and ran no command: {}\n"
+RUNS_NOTHING = "one: its login shell runs no command: {}\n"
 START_FILES = {
-    f"echo {NOLOGIN}; exit 1": RAN_NOTHING.format(1, NOLOGIN),
-    "exit": RAN_NOTHING.format(0, "it printed nothing"),
-    r"printf 'no \033[1mlicence\n' >&2; exit 3": RAN_NOTHING.format(3, r"no \x1b[1mlicence"),
-    "exec sh": RAN_NOTHING.format(0, "it printed nothing"),
-    "exec cat": RAN_NOTHING.format(0, "it printed nothing"),
-    "exec yes": "one: its login shell prints without end, and runs no command: y; y\n",
+    f"echo {NOLOGIN}; exit 1": RUNS_NOTHING.format(f"it exits with 1: {NOLOGIN}"),
+    "exit": RUNS_NOTHING.format("it exits with 0: it printed nothing"),
+    r"printf 'no \033[1mlicence\n' >&2; exit 3": RUNS_NOTHING.format(
+        r"it exits with 3: no \x1b[1mlicence"
+    ),
+    "exec sh": RUNS_NOTHING.format("it exits with 0: it printed nothing"),
+    "exec cat": RUNS_NOTHING.format("it exits with 0: it printed nothing"),
+    "exec yes": RUNS_NOTHING.format("it prints without end: y; y"),
     "read answer": "one: a start file of its login shell reads the input of tfdeploy's commands\n",
     "cat >/dev/null": "one: a start file of its login shell reads the input of tfdeploy's",
 }
@@ -589,7 +638,7 @@ def test_a_login_shell_that_runs_no_command_is_named(site, sshd, monkeypatch, st
 @pytest.mark.slow
 def test_a_login_shell_that_prints_errors_without_end_is_named(site, sshd):
     site.add_host("one", sshd(NOISE.format("yes >&2")))
-    with pytest.raises(CommandFailed, match="one: it prints errors without end: y"):
+    with pytest.raises(CommandFailed, match="runs no command: it prints without end: y; y\n"):
         ask(site)
 
 

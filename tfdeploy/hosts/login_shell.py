@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import CommandFailed, HostError
-from tfdeploy.transport.words import last_words
+from tfdeploy.transport.words import endless, last_words
 
 if TYPE_CHECKING:
     from tfdeploy.transport import Transport
@@ -17,8 +17,6 @@ RUNS = b"tfdeploy: this command runs\n"
 INPUT = b"# tfdeploy: this is its input\n"  # a comment, for a shell that takes it for a command
 COMMAND = ("sh", "-c", f"echo '{RUNS.decode().strip()}'; exec cat")
 
-SHELL = "the user's login shell or its start file"
-
 
 def find_problem(transport: Transport, host: str) -> CommandFailed | None:
     """Return what prevents commands on a host; None if nothing does, or if it can't be found out in
@@ -26,14 +24,13 @@ def find_problem(transport: Transport, host: str) -> CommandFailed | None:
     try:
         command = transport.run(COMMAND, stdin=INPUT, timeout_s=CHECK_S)
     except CommandFailed as failed:
-        return failed.with_hint(_hint(host, SHELL))
+        return _runs_nothing(host, failed.message)
     except HostError:
         return None
     before, runs, after = command.stdout.partition(RUNS)
     if not runs:
-        found = last_words(before.replace(INPUT, b""), command.stderr)
-        message = f"its login shell exited with {command.exit}, and ran no command: {found}"
-        return CommandFailed(host, message, _hint(host, SHELL))
+        printed = last_words(before.replace(INPUT, b""), command.stderr)
+        return _runs_nothing(host, f"it exits with {command.exit}: {printed}")
     if INPUT not in after:
         message = "a start file of its login shell reads the input of tfdeploy's commands"
         return CommandFailed(host, message, _hint(host, "that file"))
@@ -42,8 +39,12 @@ def find_problem(transport: Transport, host: str) -> CommandFailed | None:
 
 def prints_without_end(host: str, output: bytes) -> CommandFailed:
     """Return the error for output that is no answer, and does not end."""
-    message = f"its login shell prints without end, and runs no command: {last_words(output)}"
-    return CommandFailed(host, message, _hint(host, SHELL))
+    return _runs_nothing(host, endless(output))
+
+
+def _runs_nothing(host: str, found: str) -> CommandFailed:
+    what = "the user's login shell or its start file"
+    return CommandFailed(host, f"its login shell runs no command: {found}", _hint(host, what))
 
 
 def _hint(host: str, what: str) -> str:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 from tfdeploy.errors import CommandFailed, CommandTimedOut, Unreachable
 from tfdeploy.transport import CompletedCommand
-from tfdeploy.transport.words import last_words
+from tfdeploy.transport.words import endless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,8 +103,7 @@ class ProcessStream:
             while chunk := self.read(max(0.0, deadline - time.monotonic())):
                 output += chunk
                 if len(output) > MAX_OUTPUT:
-                    message = f"its output is too long: {len(output)} bytes so far"
-                    raise CommandFailed(self._host, message)
+                    raise CommandFailed(self._host, endless(output))
             result = self.result(max(0.0, deadline - time.monotonic()))
         except CommandTimedOut:
             raise timed_out(self._host, self._name, timeout_s, self._errors) from None
@@ -174,7 +173,7 @@ def timed_out(host: str, name: str, timeout_s: float, errors: bytes | bytearray)
     """Return the error of a command that has not ended in time; `errors` is what was kept of its
     standard error."""
     if len(errors) > ENDLESS_ERRORS:
-        return CommandFailed(host, f"it prints errors without end: {last_words(errors[-CHUNK:])}")
+        return CommandFailed(host, endless(errors))
     return CommandTimedOut(host, f"{name} gave no answer within {timeout_s:g} s")
 
 

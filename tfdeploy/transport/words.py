@@ -20,6 +20,7 @@ NOT_SSH_HINT = (
     "check the host's port in hosts.toml or ssh_config; if sshd is busy or limits new connections "
     "(MaxStartups), try again"
 )
+NO_WAY_THROUGH = "no SSH connection through {}: {}"
 MAX_LINE = 160  # characters of a line that a message quotes
 MAX_LINES = 2
 
@@ -30,3 +31,8 @@ def last_words(*outputs: bytes | bytearray) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     shown = (f"{line[:MAX_LINE]}…" if len(line) > MAX_LINE else line for line in lines[-MAX_LINES:])
     return "; ".join(shown) or "it printed nothing"
+
+
+def endless(output: bytes | bytearray) -> str:
+    """Return what is wrong with a program that prints without end."""
+    return f"it prints without end: {last_words(output[-MAX_LINE * 4 :])}"

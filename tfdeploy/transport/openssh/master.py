@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AuthenticationFailed, HostError, Unreachable
 from tfdeploy.folders.user_folders import socket_folder
-from tfdeploy.transport import ATTEMPTS, wait_before_retry
+from tfdeploy.transport import ATTEMPTS, wait_before_retry, words
 from tfdeploy.transport.openssh import messages, terminal
 from tfdeploy.transport.rsync import ALIVE, DROPPED
 from tfdeploy.transport.ssh import config
@@ -147,12 +147,17 @@ class Master:
 
     def _error(self, text: str) -> HostError:
         """Return the error for what ssh has printed when it could not connect."""
-        host, words = self.name, text.strip() or "ssh gave no reason"
-        error = messages.translate(host, text)
+        host, proxy = self.name, self._proxy
+        printed = messages.without_closing(text) if proxy else ""
+        error = messages.translate(host, printed or text)
+        if error is None and printed:
+            found = words.NO_WAY_THROUGH.format(proxy, words.last_words(printed.encode()))
+            return Unreachable(host, found, f"try: ssh {host}")
         if error is None:
-            error = Unreachable(host, f"the SSH connection failed: {words}", f"try: ssh {host}")
-        if self._proxy:
-            error = type(error)(host, f"{error.message} (through {self._proxy})", error.hint)
+            reason = text.strip() or "ssh gave no reason"
+            error = Unreachable(host, f"the SSH connection failed: {reason}", f"try: ssh {host}")
+        if proxy:
+            error = type(error)(host, f"{error.message} (through {proxy})", error.hint)
         return error
 
     @property

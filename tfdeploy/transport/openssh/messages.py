@@ -21,6 +21,11 @@ OWN_ERROR = re.compile(
     r"^(ssh: |kex_exchange|Connection |client_loop: |mux_client|Unable to negotiate|Bad "
     r"|Host key verification failed|Timeout, server|banner exchange|Load key|.*terminated by)"
 )
+# What ssh prints if the other end, which may be a ProxyCommand, only closes the connection.
+CLOSING = re.compile(
+    r"kex_exchange_identification.*|^(?:banner exchange|Connection (?:closed|reset|to UNKNOWN)).*",
+    re.MULTILINE,
+)
 # What ssh prints, the error, and its hint. {0} is the first group.
 MEANINGS: tuple[tuple[str, type[HostError], str, str], ...] = (
     (
@@ -121,6 +126,13 @@ def translate(host: str, text: str) -> HostError | None:
         if own
         else None
     )
+
+
+def without_closing(text: str) -> str:
+    """Return what is left if ssh's lines about a closed connection are removed: what a ProxyCommand
+    or the ssh of a jump host has printed; "" for nothing."""
+    left = CLOSING.sub("", text.replace("\r\n", "\n"))
+    return left if left.strip() else ""
 
 
 def with_certificates(error: HostError, files: Iterable[str]) -> HostError:

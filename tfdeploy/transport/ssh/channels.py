@@ -22,6 +22,7 @@ from tfdeploy.transport.process_stream import (
     timed_out,
 )
 from tfdeploy.transport.ssh.errors import CONNECT_FAILED, SSH_ERRORS, translate
+from tfdeploy.transport.words import endless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -245,7 +246,7 @@ def _drain(host: str, channel: paramiko.Channel, errors: bytearray, deadline: fl
         if time.monotonic() > deadline:
             raise TimeoutError
         if len(output) > MAX_OUTPUT:
-            raise CommandFailed(host, f"its output is too long: {len(output)} bytes so far")
+            raise CommandFailed(host, endless(output))
     reader.join(timeout=1)
     return bytes(output)
 

@@ -19,15 +19,19 @@ from tfdeploy.transport.ssh.errors import (
     CONNECT_FAILED,
     NO_ANSWER,
     NO_REASON,
+    PROHIBITED,
     SSH_ERRORS,
     JumpHostCannotConnect,
+    JumpHostMayNotConnect,
     MissingKeys,
     NoAnswer,
+    ProxyFailed,
     is_refusal_of_keys,
     translate,
 )
 from tfdeploy.transport.ssh.host_keys import HostKeyPolicy, RefusedHostKey, transport_factory
 from tfdeploy.transport.ssh.known_hosts import KnownKeys, look_up_keys
+from tfdeploy.transport.ssh.proxy import ProxyProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,9 +60,11 @@ class HandshakeTimedOut(paramiko.SSHException):
 
 
 class SshConnection:
-    """A connection and the gateways that it goes through, which Fabric does not close."""
+    """A connection and what it goes through, which Fabric does not close."""
 
-    def __init__(self, connection: fabric.Connection, gateways: list[fabric.Connection]) -> None:
+    def __init__(
+        self, connection: fabric.Connection, gateways: Sequence[fabric.Connection | ProxyProcess]
+    ) -> None:
         self._connection = connection
         self._gateways = gateways
         self._channels: list[paramiko.Channel] = []
@@ -139,25 +145,43 @@ def connect(route: Route, accept_new: bool) -> SshConnection:
 def _connect_once(route: Route, accept_new: bool) -> SshConnection:
     gateways: list[fabric.Connection] = []
     started = time.monotonic()
+    proxies: list[ProxyProcess] = []
     try:
-        gateway: fabric.Connection | str | None = route.config.proxy_command
+        gateway: fabric.Connection | None = None
         for jump, settings in route.jumps:
             gateway = _make_connection(settings, gateways[0] if gateways else None, accept_new)
             gateways.insert(0, gateway)
             _open_jump_host(route.name, jump, gateway, settings)
         connection = _make_connection(route.config, gateway, accept_new)
-        if gateway is None:
-            connection.connect_kwargs["sock"] = _connect_socket(route.config)
-        _open(connection, route.config)
+        if route.config.proxy_command:
+            proxies.append(ProxyProcess(route.config.proxy_command))
+            _open_through_proxy(connection, route.config, proxies[0])
+        else:
+            if gateway is None:
+                connection.connect_kwargs["sock"] = _connect_socket(route.config)
+            _open(connection, route.config)
     except BaseException:
-        _close(gateways)
+        _close([*gateways, *proxies])
         raise
     for each in (*gateways, connection):
         _set_socket_options(each.transport.sock)
         each.transport.set_keepalive(KEEPALIVE_S)
     took_s = time.monotonic() - started
     _log.debug("%s: Paramiko connected to %s in %.3f s", route.name, route, took_s)
-    return SshConnection(connection, gateways)
+    return SshConnection(connection, [*gateways, *proxies])
+
+
+def _open_through_proxy(
+    connection: fabric.Connection, config: SshConfig, proxy: ProxyProcess
+) -> None:
+    connection.connect_kwargs["sock"] = proxy.socket
+    try:
+        _open(connection, config)
+    except SSH_ERRORS as error:
+        failure = "" if _is_refusal(error) else proxy.failure()
+        if failure:
+            raise ProxyFailed(failure) from None
+        raise
 
 
 def _connect_socket(config: SshConfig) -> socket.socket:
@@ -183,7 +207,7 @@ def _open_jump_host(name: str, jump: str, gateway: fabric.Connection, config: Ss
 
 
 def _make_connection(
-    config: SshConfig, gateway: fabric.Connection | str | None, accept_new: bool
+    config: SshConfig, gateway: fabric.Connection | None, accept_new: bool
 ) -> fabric.Connection:
     """Return a connection that is not open yet."""
     keys = known_keys(config)
@@ -221,9 +245,10 @@ def _open(connection: fabric.Connection, config: SshConfig) -> None:
     except BaseException as error:
         transport = connection.client.get_transport()
         connection.client.close()  # Fabric closes only open connections
-        if isinstance(error, paramiko.ChannelException) and error.code == CONNECT_FAILED:
+        if isinstance(error, paramiko.ChannelException):
             # No session was requested yet, so this is the jump host's answer.
-            raise JumpHostCannotConnect from None
+            is_allowed = error.code != PROHIBITED
+            raise (JumpHostCannotConnect if is_allowed else JumpHostMayNotConnect) from None
         if NO_ANSWER in str(error):
             limit_s = connection.connect_timeout
             if transport and transport.remote_version:
@@ -236,7 +261,7 @@ def _open(connection: fabric.Connection, config: SshConfig) -> None:
         raise
 
 
-def _close(connections: Sequence[fabric.Connection]) -> None:
+def _close(connections: Sequence[fabric.Connection | ProxyProcess]) -> None:
     for connection in connections:
         with suppress(Exception):
             connection.close()
@@ -245,10 +270,15 @@ def _close(connections: Sequence[fabric.Connection]) -> None:
 def _was_dropped(error: BaseException) -> bool:
     """Return whether sshd dropped the handshake: above MaxStartups it closes connections before its
     banner. An unfinished handshake may only mean a busy sshd."""
-    if isinstance(error, paramiko.AuthenticationException | RefusedHostKey):
+    if _is_refusal(error) or isinstance(error, ProxyFailed):
         return False
     dropped = EOFError | ConnectionResetError | HandshakeTimedOut
     return isinstance(error, dropped) or "banner" in str(error)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Return whether one side refused the other's key, after it was reached."""
+    return isinstance(error, paramiko.AuthenticationException | RefusedHostKey)
 
 
 def _set_socket_options(sock: Any) -> None:

@@ -32,6 +32,7 @@ NO_KEY = "No authentication methods"  # Paramiko's, if there is no key to offer
 # RFC 4254's SSH_OPEN_CONNECT_FAILED: from a jump host that can't connect to the next host, and from
 # an sshd that has reached MaxSessions.
 CONNECT_FAILED = 2
+PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
 SSH_ERRORS = (paramiko.SSHException, OSError, EOFError, UnicodeError)
 """The exceptions that Paramiko and its sockets raise."""
 
@@ -46,6 +47,14 @@ class NoAnswer(TimeoutError):
 
 class JumpHostCannotConnect(paramiko.SSHException):
     """A jump host can't connect to the next host."""
+
+
+class JumpHostMayNotConnect(paramiko.SSHException):
+    """A jump host does not allow connections through it."""
+
+
+class ProxyFailed(paramiko.SSHException):
+    """No connection came about through a ProxyCommand; the message is in its own words."""
 
 
 class MissingKeys(paramiko.AuthenticationException):
@@ -163,6 +172,13 @@ def _translate_connection_error(host: str, error: BaseException) -> HostError:
             return Unreachable(host, message, words.UNKNOWN_NAME_HINT)
         case JumpHostCannotConnect():
             return Unreachable(host, "the jump host can't connect to it", f"try: ssh {host}")
+        case JumpHostMayNotConnect():
+            message = "the jump host allows no connection through it"
+            hint = "correct AllowTcpForwarding or PermitOpen in the sshd_config of the jump host"
+            return Unreachable(host, message, hint)
+        case ProxyFailed():
+            message = words.NO_WAY_THROUGH.format("ProxyCommand", error)
+            return Unreachable(host, message, f"try: ssh {host}")
         case NoAnswer():
             message = f"no SSH answer within {error.seconds:g} s"
             return Unreachable(host, message, words.NO_ANSWER_HINT)
