@@ -14,6 +14,7 @@ import threading
 from typing import Iterable, List, Optional, Sequence, Set, Tuple
 
 from ...shared import filesystem, parallel
+from . import listeners, process
 
 RESOLVE_S = 2.0  # a start does not wait longer for slow name servers
 MAX_THREADS = 16
@@ -143,6 +144,15 @@ def _source_towards(address: str) -> Set[str]:
             return {plain(probe.getsockname()[0])}
     except OSError:
         return set()
+
+
+def refusing_user(address: str, port: int) -> str:
+    """Return the name of the other user of this host whose task listens on a port; "" if there is
+    none. The guard of such a task refuses this user's processes, unless this user is root."""
+    if os.geteuid() == 0 or not any(map(_is_local, _resolve_name(address))):
+        return ""
+    users = {user for user, _ in listeners.of_port(port)}
+    return process.user_name(min(users)) if users and os.geteuid() not in users else ""
 
 
 def _is_local(address: str) -> bool:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from typing import List, Sequence
 
 from ...shared import parallel, records
 from ...shared.protocol.preflight import Peer, PeerHealth, PeersAsked, StillRunning
-from ...shared.records import Launch, TaskState
+from ...shared.records import NOT_GRPC, OPEN, REFUSED, UNREACHABLE, Launch, TaskState
 from .. import paths
-from ..machine import grpc_health, guard
+from ..machine import grpc_health, guard, process
+from ..machine.peers import refusing_user
 from ..supervision import heartbeat, signing
 
 MAX_THREADS = 32
+GUARD_REFUSES = (
+    "tfdeploy's guard refused a process of user {}: those of the task belong to user {} of the "
+    "same machine"
+)
 
 
 def peers(project: str, run: str, peers_asked: List[Peer], timeout_s: float) -> PeersAsked:
     """Probe the ports of tasks on other hosts, then ask the chief's supervisor."""
     found = probe_tasks(peers_asked, timeout_s, _source_ports(project, run))
+    if _is_guarded(project, run):
+        found = [*map(explain_refusal, peers_asked, found)]
     return PeersAsked(found, chief_unreachable_reason(project, run, timeout_s))
 
 
@@ -30,6 +38,22 @@ def probe_tasks(
         return PeerHealth(task=peer.task, verdict=health.verdict, detail=health.detail)
 
     return parallel.each(probe, peers, MAX_THREADS)
+
+
+def explain_refusal(peer: Peer, found: PeerHealth) -> PeerHealth:
+    """Return what was found, with the reason if a guarded task of another user of this host resets
+    the connections of this user."""
+    reset = found.verdict in (UNREACHABLE, NOT_GRPC)
+    other = refusing_user(peer.address, peer.port) if reset else ""
+    if not other:
+        return found
+    own = process.user_name(os.geteuid())
+    return PeerHealth(peer.task, REFUSED, GUARD_REFUSES.format(own, other))
+
+
+def _is_guarded(project: str, run: str) -> bool:
+    launches = (paths.launch(paths.task(project, run, task)) for task in paths.tasks(project, run))
+    return any(records.load(Launch, launch).network != OPEN for launch in launches)
 
 
 def _source_ports(project: str, run: str) -> Sequence[int]:

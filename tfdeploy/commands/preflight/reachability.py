@@ -16,6 +16,7 @@ from tfdeploy.shared.records import (
     NOT_GRPC,
     PORT,
     READY,
+    REFUSED,
     SERVER,
     SUCCEEDED,
     WRONG_TASK,
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 TIMEOUT_S = 15.0  # a busy host answers late, and a false alarm would end the start
+ONE_USER = (
+    'set one user for all hosts of this machine in hosts.toml; or network = "open", which guards '
+    "no port"
+)
 # Verdicts that show that a port is reached, whatever server answers there.
 ANY_ANSWER = (READY, NOT_GRPC, WRONG_TASK, FROZEN)
 
@@ -59,7 +64,7 @@ def check_reachability(fleet: Fleet, run: Run, following: Following) -> None:
     unasked = [host for host in plan.hosts if host not in answers]
     answers |= fleet.each(unasked, lambda agent: agent.ask(request(agent.host)))
     expected = {str(p.task): ANY_ANSWER if ready[p] == PORT else (READY,) for p in ready}
-    errors = [*_unreached_tasks(plan, answers, expected), *_unreached_supervisor(plan, answers)]
+    errors = [*unreached_tasks(plan, answers, expected), *_unreached_supervisor(plan, answers)]
     if errors:
         _raise_unless_ended_well(fleet, run, errors)
 
@@ -73,19 +78,24 @@ def _raise_unless_ended_well(fleet: Fleet, run: Run, errors: list[TaskNotReady])
         raise_all([error for error in errors if error.task not in succeeded])
 
 
-def _unreached_tasks(
+def unreached_tasks(
     plan: Plan, answers: Mapping[str, PeersAsked], expected: Mapping[str, Collection[str]]
 ) -> Iterator[TaskNotReady]:
-    """Yield one error for each task that is not reached, with all hosts that can't reach it.
-    `expected` has the verdicts that show that a task is reached."""
-    details_by_task: dict[str, dict[str, str]] = {}
+    """Yield one error for each task that is not reached, with all hosts that can't reach it, and
+    one for those that its guard refuses. `expected` has the verdicts that show that a task is
+    reached."""
+    found: dict[tuple[str, bool], dict[str, str]] = {}
     for host, answer in answers.items():
         for peer in answer.peers:
             if peer.verdict not in expected.get(peer.task, ()):
-                details_by_task.setdefault(peer.task, {})[host] = peer.detail
+                key = peer.task, peer.verdict == REFUSED
+                found.setdefault(key, {})[host] = peer.detail
     for placement in plan.placements:
-        if details := details_by_task.get(str(placement.task)):
-            yield not_reached(placement, f"it at {placement.endpoint}", details)
+        where = f"it at {placement.endpoint}"
+        if details := found.get((str(placement.task), False)):
+            yield not_reached(placement, where, details)
+        if details := found.get((str(placement.task), True)):
+            yield not_reached(placement, where, details).with_hint(ONE_USER)
 
 
 def _unreached_supervisor(plan: Plan, answers: Mapping[str, PeersAsked]) -> Iterator[TaskNotReady]:
