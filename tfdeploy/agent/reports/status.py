@@ -10,12 +10,23 @@ from ...shared import filesystem, parallel, records
 from ...shared.protocol.message import Message, parse_lines
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import TaskReports
-from ...shared.records import ENDED, FROZEN, LOST, PAUSED, QUEUED, Launch, TaskReport, TaskState
+from ...shared.records import (
+    ENDED,
+    FROZEN,
+    LOST,
+    PAUSED,
+    QUEUED,
+    STOPPED,
+    Launch,
+    TaskReport,
+    TaskState,
+)
 from .. import paths
 from ..machine import lock
 
 MAX_VERSIONS_BYTES = 1 << 14
 STOPPED_BY_SIGNAL = "a signal has stopped {}; kill -CONT {} continues it"
+NOT_STORED = "it has ended; its host's file system is read-only, so how could not be stored"
 LEFT_QUEUE = "{}, so the run has left the queue; tfdeploy resume {} --queue submits it again"
 
 
@@ -122,7 +133,8 @@ def _notice(task_dir: str) -> str:
 
 
 def read_state(task_dir: str) -> TaskState:
-    """Return what the supervisor wrote; LOST if it is gone and the task had not ended."""
+    """Return what the supervisor wrote; LOST if it is gone and the task had not ended, unless it
+    could not write that."""
     supervisor = lock.holder(task_dir)
     try:
         state = records.load(TaskState, paths.state(task_dir))
@@ -131,6 +143,8 @@ def read_state(task_dir: str) -> TaskState:
     if state.state in ENDED or supervisor is not None:
         return state
     rebooted = bool(state.boot) and state.boot != paths.boot_id()
+    if not rebooted and os.statvfs(task_dir).f_flag & os.ST_RDONLY:
+        return replace(state, state=STOPPED, reason=NOT_STORED)
     reason = "the host restarted" if rebooted else "its supervisor was killed"
     if state.state == QUEUED:
         reason = LEFT_QUEUE.format(reason, os.path.basename(os.path.dirname(task_dir)))

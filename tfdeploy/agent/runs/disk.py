@@ -12,7 +12,7 @@ from ...shared.protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldR
 from ...shared.records import TaskState
 from .. import paths
 from ..environments import marker
-from ..machine import lock
+from ..machine import lock, process
 from ..reports import status
 from ..supervision import termination
 
@@ -89,6 +89,13 @@ def task_state(task_dir: str) -> TaskState:
         return status.read_state(task_dir)
     except PermissionError:  # the lock belongs to another user
         return records.TaskState(records.LOST, 0.0)
+
+
+def has_left_processes(project: str, run: str, task: str) -> bool:
+    """Return whether processes of a task run whose supervisor is gone without a report."""
+    state = task_state(paths.task(project, run, task))
+    is_known = state.state != records.LOST and state.reason != status.NOT_STORED
+    return not is_known and bool(process.task_processes(process.mark(project, run, task)))
 
 
 def is_resuming(project: str, run: str) -> bool:

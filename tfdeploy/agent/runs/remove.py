@@ -12,11 +12,10 @@ import stat
 from contextlib import suppress
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
-from ...shared import records
 from ...shared.protocol.runs import Kept, Removed
 from .. import paths
 from ..environments import marker
-from ..machine import lock, process
+from ..machine import lock
 from ..refusal import Refusal
 from ..releases.staging import make_writable
 from . import disk, run_record
@@ -84,8 +83,7 @@ def _why_run_is_needed(project: str, run: str) -> str:
     for task, task_dir in disk.task_dirs(project, run).items():
         if lock.is_live(task_dir):
             return "its {} is live".format(task)
-        mark = process.mark(project, run, task)
-        if disk.task_state(task_dir).state == records.LOST and process.task_processes(mark):
+        if disk.has_left_processes(project, run, task):
             stop = "stop them with tfdeploy stop --run {}".format(run)
             return "processes of its {} still run: {}".format(task, stop)
     return ""

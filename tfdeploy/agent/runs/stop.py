@@ -57,10 +57,7 @@ def _running_tasks(project: str, run: str, named: List[str]) -> List[str]:
 def is_running(project: str, run: str, task: str) -> bool:
     """Return whether a task's supervisor lives, or a process of a task whose supervisor is gone."""
     task_dir = paths.task(project, run, task)
-    return lock.is_live(task_dir) or (
-        disk.task_state(task_dir).state == records.LOST
-        and bool(process.task_processes(process.mark(project, run, task)))
-    )
+    return lock.is_live(task_dir) or disk.has_left_processes(project, run, task)
 
 
 def _stop_launch(
