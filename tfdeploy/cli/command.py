@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tfdeploy.errors import TfdeployError
+from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ GROUPS = PREPARE, TRAIN, WATCH, RESULTS, DISK, MEASURE, SHELL = (
 # Errors of Click, which Typer has in a private module.
 UNKNOWN_OPTION = "NoSuchOption"
 MISSING = "MissingParameter"
+BYTE = re.compile(r"\\udc(?=[89a-f][0-9a-f])")  # as repr() writes a byte that is no UTF-8
 SIMILAR = 0.8  # how like an option a mistyped one is, so that it is suggested; difflib's ratio
 
 
@@ -81,7 +83,7 @@ class CommandGroup(TyperGroup):
         if args and args[0] not in self.commands and not ctx.resilient_parsing:
             close = difflib.get_close_matches(args[0], self.commands, n=1)
             suggestion = f" Did you mean {close[0]!r}?" if close else ""
-            raise WrongWords(f"No such command {args[0]!r}.{suggestion}", ctx)
+            raise WrongWords(f"No such command '{escape_line(args[0])}'.{suggestion}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -117,6 +119,7 @@ class Command(TyperCommand):
             extra = super().parse_args(ctx, args)
         except typer.BadParameter as error:
             error.message = error.message.replace("a valid int range", "a whole number")
+            error.message = BYTE.sub(r"\\x", error.message)
             if type(error).__name__ != MISSING:
                 raise
             raise WrongWords(f"{error.format_message()} For example: {example}", ctx) from None
@@ -135,7 +138,8 @@ class Command(TyperCommand):
             text = f"{found}; words for the program follow --: {example}"
             raise WrongWords(text, ctx) from None
         if extra and not ctx.resilient_parsing:
-            raise WrongWords(f"Unexpected argument {extra[0]!r}. For example: {example}", ctx)
+            found = escape_line(extra[0])
+            raise WrongWords(f"Unexpected argument '{found}'. For example: {example}", ctx)
         return extra
 
     def invoke(self, ctx: Any) -> Any:

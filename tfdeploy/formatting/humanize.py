@@ -23,9 +23,13 @@ def escape_control(text: str, kept: str = "\n\t") -> str:
     those in `kept`."""
     if text.isprintable():  # almost every line of a log
         return text
-    return "".join(
-        char if char.isprintable() or char in kept else repr(char)[1:-1] for char in text
-    )
+    return "".join(char if char.isprintable() or char in kept else write_out(char) for char in text)
+
+
+def write_out(char: str) -> str:
+    r"""Return a character as Python writes it in ASCII, such as `\x1b`; a byte that is no UTF-8, as
+    os.fsdecode returns it, as the byte."""
+    return f"\\x{ord(char) - 0xDC00:02x}" if "\udc80" <= char <= "\udcff" else ascii(char)[1:-1]
 
 
 def escape_json(text: str) -> str:

@@ -176,7 +176,10 @@ def print_json_lines(documents: Iterable[Any]) -> None:
 
 
 def _dump(document: Any, indent: int | None = None) -> str:
-    return escape_json(json.dumps(to_json(document), indent=indent, ensure_ascii=False))
+    # JSON is UTF-8 (RFC 8259); ASCII is, too.
+    is_utf8 = (sys.stdout.encoding or "utf-8").lower() in ("utf-8", "utf8")
+    text = json.dumps(to_json(document), indent=indent, ensure_ascii=not is_utf8)
+    return escape_json(text)
 
 
 def _write(*texts: str) -> None:

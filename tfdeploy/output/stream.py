@@ -70,7 +70,7 @@ class TextStream:
         file = self._file
         if self._quiet or file is None or file.closed:
             return
-        _write(file, text)
+        file.write(text)
         file.flush()
 
     def print_table(self, columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> None:
@@ -137,14 +137,6 @@ def _without_display(console: RichConsole) -> Iterator[None]:
     finally:
         for live in stopped:
             live.start()
-
-
-def _write(file: TextIO, text: str) -> None:
-    try:
-        file.write(text)
-    except UnicodeEncodeError:  # the locale lacks a character: a log line must not end a command
-        encoding = file.encoding or "ascii"
-        file.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _text(cell: Cell) -> str:

@@ -56,6 +56,37 @@ def test_the_package_can_be_run_as_a_module(folder):
     assert process.stdout.startswith("TASK ")
 
 
+LOCALES = {
+    "C": {"LC_ALL": "C"},
+    # As a locale with another encoding, which few machines have.
+    "ASCII": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+}
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_names_are_readable_in_a_locale_without_utf8(folder, locale):
+    project = folder / "projé漢"
+    project.mkdir()
+    for name in ("hosts.toml", "train.py"):
+        (folder / name).rename(project / name)
+    env = {**os.environ, **LOCALES[locale]}
+
+    def run(*words):
+        done = subprocess.run([*REAL, *words], capture_output=True, cwd=project, env=env)
+        return done.returncode, (done.stdout + done.stderr).decode()
+
+    assert run("plan")[0] == 0
+    shown = "é" if locale == "C" else r"\xe9"
+    code, text = run("plan", "--hosts", b"b\xff\xc3\xa9.toml")
+    assert (code, text.splitlines()[0]) == (
+        2,
+        rf"error: b\xff{shown}.toml: there is no such file",
+    )
+    code, text = run(b"b\xff")
+    assert code == 2
+    assert r"No such command 'b\xff'" in text
+
+
 INTERRUPTED_IMPORT = """
 import signal, sys
 from tfdeploy.cli import _handle_as_ctrl_c

@@ -28,7 +28,7 @@ from tfdeploy.formatting.humanize import (
         ("a\rb\x08", r"a\rb\x08"),
         ("\u202eright to left", r"\u202eright to left"),
         ("a\nb\tc", "a\nb\tc"),
-        ("caf\udce9", r"caf\udce9"),
+        ("caf\udce9 \ud800", r"caf\xe9 \ud800"),
         ("it's \\x1b", "it's \\x1b"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import redirect_stderr, redirect_stdout
-from io import BytesIO, StringIO, TextIOWrapper
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -120,10 +120,3 @@ def test_a_stream_that_was_closed_during_the_command_prints_nothing():
     closed.close()
     with redirect_stdout(closed):
         TextStream().print("text")
-
-
-def test_a_character_that_the_locale_lacks_is_escaped():
-    written = BytesIO()
-    with redirect_stdout(TextIOWrapper(written, encoding="ascii")):
-        TextStream().print("naïve \udcff…")
-        assert written.getvalue() == b"na\\xefve \\udcff\\u2026\n"

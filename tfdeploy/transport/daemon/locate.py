@@ -25,7 +25,7 @@ STOP_TIMEOUT_S = 10.0
 MAX_PATH = 107  # of a socket: unix(7)
 IS_SUPPORTED = hasattr(socket, "SO_PEERCRED")  # Linux
 READY_FD = 3  # the file descriptor that a daemon closes when it listens
-DAEMON_ARGS = ("-P", "-m", "tfdeploy.transport.daemon.server")
+DAEMON_ARGS = ("-P", "-X", "utf8", "-m", "tfdeploy.transport.daemon.server")
 # Variables that a daemon has from the command that started it; each value has its own daemon.
 RELEVANT_VARIABLES = ("HOME", "SSH_AUTH_SOCK")
 
