@@ -32,7 +32,6 @@ NOT_GRPC = "NOT_GRPC"
 FROZEN = "FROZEN"
 PAUSED = "PAUSED"  # a process of the task is stopped by a signal, whatever its port says
 WRONG_TASK = "WRONG_TASK"
-REFUSED = "REFUSED"  # only on the way from another host: by the task's guard
 HEALTHS = (READY, NOT_LISTENING, UNREACHABLE, NOT_GRPC, FROZEN, PAUSED, WRONG_TASK)
 SERVER, PORT, PROCESS, RENDEZVOUS = "server", "port", "process", "rendezvous"
 GUARDED, STRICT, OPEN = "guarded", "strict", "open"

@@ -6,8 +6,8 @@ import os
 from typing import List, Sequence
 
 from ...shared import parallel, records
-from ...shared.protocol.preflight import Peer, PeerHealth, PeersAsked, StillRunning
-from ...shared.records import NOT_GRPC, OPEN, REFUSED, UNREACHABLE, Launch, TaskState
+from ...shared.protocol.preflight import REFUSED, Peer, PeerHealth, PeersAsked, StillRunning
+from ...shared.records import NOT_GRPC, OPEN, UNREACHABLE, Launch, TaskState
 from .. import paths
 from ..machine import grpc_health, guard, process
 from ..machine.peers import refusing_user

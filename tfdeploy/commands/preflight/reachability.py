@@ -10,13 +10,12 @@ from tfdeploy.errors import TaskNotReady, raise_all
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.planning import frameworks, roles
-from tfdeploy.shared.protocol.preflight import Peer, Peers, PeersAsked
+from tfdeploy.shared.protocol.preflight import REFUSED, Peer, Peers, PeersAsked
 from tfdeploy.shared.records import (
     FROZEN,
     NOT_GRPC,
     PORT,
     READY,
-    REFUSED,
     SERVER,
     SUCCEEDED,
     WRONG_TASK,

@@ -168,8 +168,12 @@ class Peer(Message):
     port: int
 
 
+REFUSED = "REFUSED"
+
+
 class PeerHealth(Message):
-    """What the port of a task answered: a verdict of agent/machine/grpc_health.py."""
+    """What the port of a task answered: a verdict of agent/machine/grpc_health.py, or REFUSED by
+    the guard of the task."""
 
     task: str
     verdict: str

@@ -11,8 +11,8 @@ import pytest
 from support.builders import as_unprivileged_user
 
 from tfdeploy.agent.preflight.reachability import explain_refusal, probe_tasks
-from tfdeploy.shared.protocol.preflight import Peer
-from tfdeploy.shared.records import NOT_GRPC, NOT_LISTENING, REFUSED, UNREACHABLE
+from tfdeploy.shared.protocol.preflight import REFUSED, Peer
+from tfdeploy.shared.records import NOT_GRPC, NOT_LISTENING, UNREACHABLE
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER, as the guard closes: with a reset
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from support.builders import make_plan
 
 from tfdeploy.commands.preflight.reachability import unreached_tasks
-from tfdeploy.shared.protocol.preflight import PeerHealth, PeersAsked
-from tfdeploy.shared.records import READY, REFUSED, UNREACHABLE
+from tfdeploy.shared.protocol.preflight import REFUSED, PeerHealth, PeersAsked
+from tfdeploy.shared.records import READY, UNREACHABLE
 
 HOSTS = "[hosts.p]\nps = 1\n" + "".join(f"[hosts.{name}]\nworkers = 1\n" for name in "abc")
 
