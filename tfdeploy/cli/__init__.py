@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 # In the order in which --help lists the commands.
 from tfdeploy.cli import beginning, training, trials, resuming, watching  # isort: skip
 from tfdeploy.cli import entering, housekeeping, measuring  # isort: skip
-from tfdeploy.cli import command, completion, encoding, streams
+from tfdeploy.cli import command, completion, streams
 from tfdeploy.cli.command import INTERRUPTED, app, print_interrupted
 from tfdeploy.cli.options import take_newer_record
 from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
@@ -33,7 +33,6 @@ def main() -> None:
     """Run the command line. An error becomes a message, a hint and an exit code."""
     streams.prepare()
     _handle_as_ctrl_c(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    encoding.prepare()
     completion.prepare()
     warnings.showwarning = _print_note
     sys.argv[1:] = command.verbose_after_name(sys.argv[1:])

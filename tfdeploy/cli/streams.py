@@ -3,11 +3,15 @@
 `tfdeploy start | grep -q READY` has no reader after grep's first match: the command does its work
 to its end, exits with its code, and what it still prints goes nowhere. A command that only shows
 something, for as long as there is something to show, exits with 0.
+
+They print any text in any locale: a character that its encoding lacks is written out.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
+import locale
 import os
 import select
 import signal
@@ -16,11 +20,13 @@ import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from tfdeploy.errors import TfdeployError
+from tfdeploy.formatting.humanize import write_out
 
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
 STDIN, STDOUT, STDERR = range(3)
+UTF8, WRITE_OUT = "utf-8", "tfdeploy.write_out"
 READER_HAS_LEFT = signal.SIGURG  # ignored by default, and nothing else sends it
 
 
@@ -41,7 +47,10 @@ class _Descriptor(io.FileIO):
 
 
 def prepare() -> None:
-    """Let this process survive what happens to its standard streams."""
+    """Let this process survive what happens to its standard streams, and print any text."""
+    if sys.getfilesystemencoding() != UTF8:
+        # Names of files are UTF-8. Python's mode for that is its own choice for C and POSIX only.
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     if sys.stdin is None:
         _discard(STDIN)
         sys.stdin = open(STDIN, closefd=False)  # noqa: SIM115 - it stays open
@@ -106,6 +115,17 @@ def _survivor(stream: TextIO | None, descriptor: int) -> TextIO:
         _discard(descriptor)
     buffer = io.BufferedWriter(_Descriptor(descriptor, "w", closefd=False))
     if stream is None:
-        return io.TextIOWrapper(buffer, "utf-8", "backslashreplace")
+        return io.TextIOWrapper(buffer, UTF8, WRITE_OUT)
     is_by_line = bool(stream.line_buffering)
-    return io.TextIOWrapper(buffer, stream.encoding, stream.errors, line_buffering=is_by_line)
+    is_locales = "utf8" in sys._xoptions and "PYTHONIOENCODING" not in os.environ
+    encoding = locale.getencoding() if is_locales else stream.encoding
+    return io.TextIOWrapper(buffer, encoding, WRITE_OUT, line_buffering=is_by_line)
+
+
+def _write_out(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(write_out, error.object[error.start : error.end])), error.end
+
+
+codecs.register_error(WRITE_OUT, _write_out)

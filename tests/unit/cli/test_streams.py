@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stdout
 
 import pytest
 
-from tfdeploy.cli import encoding
+from tfdeploy.cli.streams import WRITE_OUT
 from tfdeploy.output.console import print_json
 from tfdeploy.output.stream import TextStream
 
@@ -17,9 +17,8 @@ NAME = "naïve 漢 \udcff"
 def printed_in(name, print_name):
     """Return the bytes that are printed to a stream with an encoding."""
     written = io.BytesIO()
-    stream = io.TextIOWrapper(written, encoding=name)
-    with redirect_stdout(stream), redirect_stderr(None):
-        encoding.prepare()
+    stream = io.TextIOWrapper(written, name, WRITE_OUT)
+    with redirect_stdout(stream):
         print_name()
         stream.flush()
     return written.getvalue()
