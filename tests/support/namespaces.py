@@ -1,7 +1,8 @@
 """Machines on this one, in Linux's namespaces: each has its own name, home, processes and network.
 
 A command that is run there prints what it prints on a user's machines: /home/ann, gpu-01, port
-2222. All machines have the user ann, who is root. The first one, `laptop`, has tfdeploy.
+2222. All machines have the user ann, who is root, and bob, who has no home. The first one,
+`laptop`, has tfdeploy. Each finds the others' names in /etc/hosts, and there is no DNS.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 USER, HOME = "ann", "/home/ann"
+RUNTIME = "/run/user/0"  # for sockets of the user's programs; /tmp is the same on all machines
 LAPTOP, DESK = "laptop", "desk"  # controllers: tfdeploy is installed on them
 # The switch is the laptop's.
 ADDRESSES = {
@@ -62,7 +64,8 @@ class Machines:
         new login."""
         namespaces = ("--mount", "--uts", "--net", "--pid")
         path = f"{HOME}/bin:{HOME}/venv/bin:/usr/bin:/bin"
-        variables = (f"HOME={HOME}", f"USER={USER}", f"PATH={path}", "LANG=C.UTF-8", "TERM=dumb")
+        variables = (f"HOME={HOME}", f"USER={USER}", f"PATH={path}", "LANG=C.UTF-8", "TERM=dumb",
+                     f"XDG_RUNTIME_DIR={RUNTIME}")  # fmt: skip
         nsenter = ["nsenter", f"--target={self._inits[name]}", *namespaces, "--"]
         return [*nsenter, "env", "-i", "-C", directory, *variables, *QUIET]
 
@@ -72,8 +75,11 @@ class Machines:
     def _write_etc(self) -> None:
         (self.folder / "etc").mkdir()
         others = "root:x:0:0:root:/root:/bin/bash\nsshd:x:102:65534::/run/sshd:/bin/false\n"
-        passwd = f"{USER}:x:0:0:{USER}:{HOME}:/bin/bash\n{others}"
+        passwd = f"{USER}:x:0:0:{USER}:{HOME}:/bin/bash\nbob:x:1001:1001::/:/bin/bash\n{others}"
         (self.folder / "etc/passwd").write_text(passwd)
+        (self.folder / "etc/nsswitch.conf").write_text(
+            "passwd: files\ngroup: files\nhosts: files\n"
+        )
         lines = [f"{address} {name}\n" for name, address in ADDRESSES.items()]
         (self.folder / "etc/hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-TOTAL_MIB = 81559
+NAME, TOTAL_MIB = "NVIDIA H100 80GB HBM3", 81559
+DETAILS = f'<gpu id="00000000:3B:0{{}}.0"><product_name>{NAME}</product_name>{{}}</gpu>'
 PROGRAM = """#!{python} -SE
 import json, os, sys, time
 folder = os.path.dirname(os.path.abspath(__file__))
@@ -30,9 +31,10 @@ if state["mode"] == "fails":
           "that the latest NVIDIA driver is installed and running.\\n")
     sys.exit(9)
 option, _, fields = sys.argv[1].partition("=")
-if option == "-q":
-    print(state["listing"])
 ids = [word[5:].split(",") for word in sys.argv if word.startswith("--id=")]
+if option == "-q":
+    chosen = [gpu for gpu in state["gpus"] if not ids or str(gpu["index"]) in ids[0]]
+    print("<nvidia_smi_log>", *(gpu["details"] for gpu in chosen), "</nvidia_smi_log>")
 for gpu in state["gpus"]:
     if option == "-L":
         print("GPU {{index}}: {{name}} (UUID: {{uuid}})".format(**gpu))
@@ -58,19 +60,26 @@ class StubNvidiaSmi:
             "mode": "",
             "hangs_at": "",
             "gpus": [],
-            "listing": "",
         }
         for index in range(count):
             uuid = f"GPU-{os.getpid():08x}-{abs(hash(str(folder))) % 65536:04x}-{index:012x}"
             self._state["gpus"].append({
-                "index": index, "name": "NVIDIA H100 80GB HBM3", "uuid": uuid,
+                "index": index, "name": NAME, "uuid": uuid,
                 "utilization.gpu": 0, "memory.used": 4, "memory.total": TOTAL_MIB,
                 "processes": [], "driver_version": "550.54.15",
+                "details": DETAILS.format(index, ""),
             })  # fmt: skip
         self._write()
         program = folder / "nvidia-smi"
         program.write_text(PROGRAM.format(python=python))
         program.chmod(0o755)
+
+    @classmethod
+    def opened(cls, folder: Path) -> StubNvidiaSmi:
+        """Return the one that is in `folder` already."""
+        stub = cls.__new__(cls)
+        stub.folder, stub._state = folder, json.loads((folder / "gpus.json").read_text())
+        return stub
 
     def use(self, gpu: int, pid: int, mib: int | str = 71680, program: str = "python3") -> None:
         """Let a process use a GPU."""
@@ -91,9 +100,9 @@ class StubNvidiaSmi:
         self._state["gpus"][gpu].update({"processes": [], "memory.used": 4})
         self._write()
 
-    def describe(self, listing: str) -> None:
-        """Print this with -q."""
-        self._state["listing"] = listing
+    def describe(self, gpu: int, elements: str) -> None:
+        """Print these elements of a GPU with -q, such as `<ecc_errors>…</ecc_errors>`."""
+        self._state["gpus"][gpu]["details"] = DETAILS.format(gpu, elements)
         self._write()
 
     def behave(self, mode: str = "", hangs_at: str = "") -> None:

@@ -8,6 +8,8 @@ The settings of a transcript:
     machines  besides the laptop: of namespaces.ADDRESSES. `desk` is a second controller
     python    what ~/venv/bin/python has on each machine: distributions, such as tensorflow-cpu;
               "none" if there is no such Python
+    gpus      such as `gpu-01=2 gpu-02=4`: these machines have the stand-in for nvidia-smi, and a
+              hidden command `gpu` (gpu.py) that says who uses its GPUs and what is wrong with them
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from support import host_python
 from support.namespaces import DESK, HOME, LAPTOP, Machines
+from support.nvidia_smi import StubNvidiaSmi
 from support.transcript import ERRORS, RUN, Step, Transcript
 
 if TYPE_CHECKING:
@@ -53,11 +56,18 @@ class Session:
         self._folders = {n: start if n in controllers else HOME for n in self._machines.names}
         if settings.get("python") != "none":
             self._install_python(folder, settings.get("python", "").split())
+        for machine in settings.get("gpus", "").split():
+            self._install_gpus(*machine.split("="))
 
     def _install_python(self, folder: Path, distributions: list[str]) -> None:
         host_python.make(folder / "venv", *distributions)
         for name in self._machines.names:
             (self._machines.home(name) / "venv").symlink_to(folder / "venv")
+
+    def _install_gpus(self, machine: str, count: str) -> None:
+        folder = self._machines.home(machine) / "bin"
+        StubNvidiaSmi(folder, int(count))
+        (folder / "gpu").symlink_to(Path(__file__).with_name("gpu.py"))
 
     def close(self) -> None:
         self._machines.end()

@@ -275,13 +275,12 @@ class leased:
 
 
 def test_sick_gpus_are_not_taken_if_they_do_not_count(provide):
-    bad = "<gpu><product_name>H100</product_name><remapped_rows>{}</remapped_rows></gpu>"
-    failed = bad.format("<remapped_row_failure>Yes</remapped_row_failure>")
-    provide(2).describe(f"<nvidia_smi_log>{failed}{bad.format('')}</nvidia_smi_log>")
+    failed = "<remapped_row_failure>Yes</remapped_row_failure>"
+    provide(2).describe(0, f"<remapped_rows>{failed}</remapped_rows>")
     need = GpuNeed([0, 1], 1, exclude_sick=True)
     sick = gpus.sick(need)
     assert [each.message for each in sick.values()] == [
-        "GPU 0 (H100): a broken part of its memory can't be replaced"
+        "GPU 0 (NVIDIA H100 80GB HBM3): a broken part of its memory can't be replaced"
     ]
     own = gpus.acquire(need, vendors.resources(), sick)
     leases.release([*own.values()])
