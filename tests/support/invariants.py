@@ -20,6 +20,8 @@ FETCH = re.compile(r"tfdeploy fetch \S+ (?P<run>/\S*/runs/\d{8}-\d{6}-[0-9a-f]{4
 STATE = re.compile(r"(?P<state>[A-Z]{4,9}) +(?P<task>[a-z]+:\d+) ")
 ENDED, ALIVE = ("SUCCEEDED", "FAILED", "STOPPED"), "READY"
 MAX_COLUMNS = 200
+# ssh's own command, with the options of tfdeploy's masters: it is copied, and not read.
+COPIED = re.compile(r".*: ssh -o ControlMaster=yes ")
 
 
 def problems(text: str) -> list[str]:
@@ -29,8 +31,10 @@ def problems(text: str) -> list[str]:
 
 
 def long_lines(lines: Iterable[str]) -> list[str]:
-    """Return the lines that no terminal shows in one line, unless they are data: of a log."""
-    return [line for line in lines if len(line) > MAX_COLUMNS and not LOG_LINE.match(line)]
+    """Return the lines that no terminal shows in one line, unless they are data: of a log, or a
+    command to be copied."""
+    long = (line for line in lines if len(line) > MAX_COLUMNS)
+    return [line for line in long if not LOG_LINE.match(line) and not COPIED.match(line)]
 
 
 def _plurals(lines: list[str]) -> Iterator[str]:

@@ -111,7 +111,9 @@ def _without_last_empty_line(step: Step) -> Step:
 VALUES = tuple(
     (re.compile(pattern), value)
     for pattern, value in (
-        (r"\b[0-9a-f]{64}\b|\b[0-9a-f]{16}\b", "HASH"),
+        (r"\b[0-9a-f]{64}\b|\b[0-9a-f]{16}\b|\b[0-9a-f]{12}\.ssh\b", "HASH"),
+        (r"\d+(\.\d+)?/\d+ +\d+%", "LOAD MEMORY"),
+        (r"(?<!at )(?<![\d.])\d+(\.\d+)? [MG]bit/s", "SPEED"),
         (r"\d+(\.\d+)? ?(B|kB|KiB|MB|MiB|GB|GiB|TB)\b", "SIZE"),
         (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?Z?", "TIME"),
         (r"\b\d\d:\d\d:\d\d\b", "TIME"),
@@ -125,16 +127,17 @@ VALUES = tuple(
     )
 )
 TASK = r"[a-z]+:\d+"
-# A line about one task, or about a kind of file: such lines come in the order in which things
-# happen, which differs for several of them.
+# A line about one task, about checkpoints, or about one output: such lines come in the order in
+# which things happen, which differs for several of them.
 ABOUT = re.compile(
     rf"(?:! )?(?:[A-Z]{{4,}} +(?P<state>{TASK})\s|(?P<log>{TASK})@\S+ \| "
-    r"|(?P<file>checkpoint|output) /)"
+    r"|(?P<file>checkpoint(?= /)|output /\S+))"
 )
 LOG_NUMBERS = re.compile(r"-?\d[\d.,e-]*")
 # What is printed only if something takes long, or if it is seen before it passes.
 PASSING = re.compile(
     r"! waiting for hosts? .*|(?:! )?(?:to )?\S+: [\d.]+ \w?B of [\d.]+ \w?B.*|STARTING\s.*"
+    r"|READY\s.* (?:trial \d+: .*|waits for a trial)"
 )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import List, Sequence
+from typing import Iterator, List, Sequence
 
 from ...shared import parallel, records
 from ...shared.protocol.preflight import REFUSED, Peer, PeerHealth, PeersAsked, StillRunning
 from ...shared.records import NOT_GRPC, OPEN, UNREACHABLE, Launch, TaskState
 from .. import paths
-from ..machine import grpc_health, guard, process
+from ..machine import grpc_health, guard, lock, process
 from ..machine.peers import refusing_user
 from ..supervision import heartbeat, signing
 
@@ -58,11 +58,18 @@ def _is_guarded(project: str, run: str) -> bool:
 
 def _source_ports(project: str, run: str) -> Sequence[int]:
     """Return the ports from which a task on this host connects to others."""
-    for task in paths.tasks(project, run):
-        ports = guard.read_ports(paths.task(project, run, task))
+    for task_dir in _live_tasks(project, run):
+        ports = guard.read_ports(task_dir)
         if ports is not None:
             return guard.some_ports(ports)
     return (0,)
+
+
+def _live_tasks(project: str, run: str) -> Iterator[str]:
+    """Yield the folders of the tasks that run here. Those of tasks that a resume or `scale` has
+    moved to another host stay, with a launch that no longer holds."""
+    folders = (paths.task(project, run, task) for task in paths.tasks(project, run))
+    return filter(lock.is_live, folders)
 
 
 def unfinished_tasks(project: str, run: str, task: str, timeout_s: float) -> StillRunning:
@@ -83,8 +90,8 @@ def chief_unreachable_reason(project: str, run: str, timeout_s: float) -> str:
 
     The tasks of this host get the state of the run from that supervisor.
     """
-    for task in paths.tasks(project, run):
-        settings = records.load(Launch, paths.launch(paths.task(project, run, task))).heartbeat
+    for task_dir in _live_tasks(project, run):
+        settings = records.load(Launch, paths.launch(task_dir)).heartbeat
         try:
             heartbeat.request(settings, heartbeat.WITHOUT_LISTS, timeout_s)
         except (OSError, signing.Untrusted) as error:
