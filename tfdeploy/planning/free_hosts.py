@@ -75,10 +75,14 @@ def _with_workers(host: Host, usable: Mapping[str, Host], chosen: Mapping[str, i
 
 
 def _too_few(workers: int, found: int, usable: Mapping[str, Host]) -> PlanError:
+    wanted = format_count(workers, "worker")
+    if not usable:
+        message = f'place = "free": expected free GPUs for {wanted}; found none'
+        return PlanError(message, "tfdeploy hosts shows who uses them")
     free = ", ".join(f"{len(each.gpus)} on {name}" for name, each in usable.items())
     return PlanError(
-        f'place = "free": expected room for {format_count(workers, "worker")}; found room for '
-        f"{found}, with these free GPUs: {free or 'none'}",
+        f'place = "free": expected room for {wanted}; found room for {found}, with these free '
+        f"GPUs: {free}",
         "tfdeploy hosts shows who uses the others"
         + (f"; --with workers={found} starts fewer" if found else ""),
     )
