@@ -52,9 +52,9 @@ def print_collected(console: Console, collected: CollectResult) -> None:
         console.print_text(_no_checkpoint(collected))
     for line in _output_summary(collected):
         console.print_text(line)
-    events = format_count(collected.events, "event file")
     logs = format_count(collected.logs, "log")
-    console.print_text(f"{events} and {logs} in {collected.folder}")
+    both = f"{format_count(collected.events, 'event file')} and {logs}"
+    console.print_text(f"{both if collected.events else logs} in {collected.folder}")
 
 
 def print_fetched(console: Console, fetched: FetchResult) -> None:
