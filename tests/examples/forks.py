@@ -55,7 +55,9 @@ def train(
     (collected / "logs").mkdir()
     for task, text in printed.items():
         (collected / "logs" / f"{task.replace(':', '-')}.log").write_text(text)
-    return RecipeRun(recipe, copy, states, collected)
+    ended = RecipeRun(recipe, copy, states, collected)
+    ended.check_page()
+    return ended
 
 
 def plan(hosts: Path, words: tuple[str, ...]) -> tuple[Path, tuple[Launch, ...]]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support import excerpts, transcript
 
 from tfdeploy.commands import plan as steps
 from tfdeploy.config import inventory
@@ -14,6 +15,7 @@ from tfdeploy.planning.roles import RunNames
 from tfdeploy.trust import sensitive_values
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+TRANSCRIPTS = EXAMPLES.parent / "tests/transcripts"
 RECIPES = sorted(script.parent for script in EXAMPLES.glob("*/train.py"))
 # No training: they call tfdeploy.
 MEASURING = {*EXAMPLES.glob("figures/*.py"), EXAMPLES / "replication.py"}
@@ -35,6 +37,30 @@ def test_a_recipe_has_a_page_hosts_files_a_test_and_a_row_in_the_index(recipe):
     assert len(lines) <= 90
     assert f"]({recipe.name}/)" in INDEX or f"]({recipe.name}/README.md)" in INDEX
     assert re.search(rf'"{recipe.name}"', TESTS)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=name)
+def test_a_page_shows_what_tasks_and_tfdeploy_print(recipe):
+    """That its tasks have printed it is checked when the recipe is trained."""
+    assert excerpts.unknown_lines((recipe / "README.md").read_text()) == []
+
+
+def test_the_page_of_digits_shows_what_the_first_command_has_printed():
+    run = next(transcript.read(TRANSCRIPTS / "first_command.console").shown())
+    lines = [line.partition("@this-machine | ") for line in run.output]
+    logs = {task: "\n".join(text for other, _, text in lines if other == task)
+            for task, _, _ in lines if ":" in task}  # fmt: skip
+    assert "worker:0" in logs
+    assert excerpts.unprinted((EXAMPLES / "digits/README.md").read_text(), logs) == []
+
+
+def test_an_excerpt_has_each_tasks_lines_in_their_order():
+    page = (
+        "It prints:\n\n    a:0@this-machine | step 1 of 9\n    …\n    a:0@this-machine | ends, …\n"
+    )
+    assert excerpts.unprinted(page, {"a:0": "step 0 of 9\nstep 3 of 9\nends, as it must"}) == []
+    assert excerpts.unprinted(page, {"a:0": "ends, as it must\nstep 0 of 9"}) == ["a:0 | ends, …"]
+    assert excerpts.unprinted(page, {"a:0": "step 0\nends, 3"}) == ["a:0 | step 1 of 9"]
 
 
 @pytest.mark.parametrize("hosts", HOSTS, ids=name)

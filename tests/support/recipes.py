@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from support import command_line, warm
+from support import command_line, excerpts, warm
 from support.host_python import tf_python
 from support.projects import environment
 
@@ -38,6 +38,13 @@ class RecipeRun:
         a busy machine: the end of its log may be missing.
         """
         return [t for t in self.tasks if t.startswith("worker:") and self.tasks[t] == "SUCCEEDED"]
+
+    def check_page(self) -> None:
+        """Require that the tasks have printed what the recipe's page shows of their logs. One that
+        was stopped may not have printed its last lines; a ps prints only when it starts."""
+        ends = {t for t, state in self.tasks.items() if state != "STOPPED" or t.startswith("ps:")}
+        page = (EXAMPLES / self.recipe / "README.md").read_text()
+        assert excerpts.unprinted(page, {task: self.log(task) for task in ends}) == []
 
     @property
     def checkpoints(self) -> Path:
@@ -73,7 +80,9 @@ def run(
     done = command_line.run(*command, cwd=copy / recipe, env=env)
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     report = json.loads(done.stdout)
-    return RecipeRun(recipe, copy, report["tasks"], Path(report["collected"]))
+    ended = RecipeRun(recipe, copy, report["tasks"], Path(report["collected"]))
+    ended.check_page()
+    return ended
 
 
 def copied_to(folder: Path) -> Path:
