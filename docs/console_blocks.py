@@ -7,7 +7,8 @@
     ```
 
 The numbers are those of the commands that are shown; without them, all are. `make schemas` writes
-the blocks, and `make docs` fails if a block differs from its transcript.
+the blocks, and `make docs` fails if a block differs from its transcript, or if a page shows output
+that no transcript printed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
 
 TRANSCRIPTS = ROOT / "tests/transcripts"
 BLOCK = re.compile(r"<!-- transcript (\w+)((?: \d+)*) -->\n```console\n(.*?)```\n", re.DOTALL)
+ANY_BLOCK = re.compile(r"^```[^\n]*\n.*?^```$|(?:^ {4}[^\n]*\n)+", re.DOTALL | re.MULTILINE)
+# Lines that only tfdeploy prints.
+OUTPUT = re.compile(
+    r"^ *(?:(?:error|note|hint|warning): |(?:READY|RUNNING|STOPPED|SUCCEEDED|FAILED) +\w+:\d"
+    r"|\w+:\d+@\S+ \| |run \d{8}-|pushed release )",
+    re.MULTILINE,
+)
+# tests/examples compares what these pages show with what the examples print.
+EXAMPLES = re.compile(r"examples/\w+/README\.md")
 
 
 def pages() -> list[Path]:
@@ -53,3 +63,12 @@ def problems(page: Path) -> Iterator[str]:
     path, text = page.relative_to(ROOT).as_posix(), page.read_text()
     if filled(text) != text:
         yield f"{path}: a block differs from its transcript: make schemas"
+    if not EXAMPLES.fullmatch(path):
+        yield from (f"{path}: no transcript has printed this: {line}" for line in unprinted(text))
+
+
+def unprinted(text: str) -> Iterator[str]:
+    """Yield the first line of each block of a page with output that is no transcript's."""
+    for block in ANY_BLOCK.finditer(BLOCK.sub("", text)):
+        if OUTPUT.search(block[0]):
+            yield block[0].strip("`\n ").splitlines()[0]

@@ -448,13 +448,3 @@ def test_the_network_is_not_measured_beside_a_live_run_without_being_asked(by_ss
     assert "--yes measures beside them" in done.stderr
     assert json.loads(project.tf("check", "--network", "--yes", "--json").stdout)["links"]
     assert set(project.status()) == {"ps:0", "worker:0", "worker:1"}
-
-
-def test_a_gpu_with_memory_errors_is_noted(local, gpus, tmp_path):
-    errors = "<dram_uncorrectable>3</dram_uncorrectable>"
-    ecc = f"<ecc_errors><volatile>{errors}</volatile></ecc_errors>"
-    gpu = f'<gpu id="00000000:3B:00.0"><product_name>NVIDIA H100</product_name>{ecc}</gpu>'
-    gpus.describe(f"<nvidia_smi_log>{gpu}</nvidia_smi_log>")
-    document = check(local.project(hosts=_hosts_that_see([0, 1], local, tmp_path, gpus=2)))
-    sentence = "3 uncorrectable memory errors since it was reset"
-    assert f"here: GPU 0 (NVIDIA H100): {sentence}" in document["notes"]

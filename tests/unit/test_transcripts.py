@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from support.transcript import Step, Transcript
 
 FOLDER = Path(__file__).parents[1] / "transcripts"
 FILES = sorted(FOLDER.glob("*.console"))
+PAGES = runpy.run_path(str(FOLDER.parents[1] / "docs/console_blocks.py"))
 TEXT = """\
 about: a run
 project: digits
@@ -122,3 +124,24 @@ def test_nobody_is_asked_to_lose_what_is_not_lost(file):
         if " of " in before and "would delete" in text:
             assert "missing" in before or "not on the controller" in text
         before += text
+
+
+def test_pages_show_only_output_that_a_transcript_has_printed():
+    assert [each for page in PAGES["pages"]() for each in PAGES["problems"](page)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "It says:\n\n    error: gpu-01: no key\n      try: ssh gpu-01\n",
+            ["error: gpu-01: no key"],
+        ),
+        ("```\nREADY     ps:0       here  pid 4\n```\n", ["READY     ps:0       here  pid 4"]),
+        ("    tfdeploy run    # until it is READY\n", []),
+        ("A message is one line: `error: gpu-01: no key`.\n", []),
+        ("<!-- transcript a 1 -->\n```console\n$ tfdeploy run\nerror: no key\n```\n", []),
+    ],
+)
+def test_output_that_no_transcript_has_printed_is_found(text, found):
+    assert [*PAGES["unprinted"](text)] == found
