@@ -23,7 +23,7 @@ LEFT_OUT = "…"
 # What tfdeploy and eval.py print beside the tasks.
 OTHERS = re.compile(
     r"(?:SUCCEEDED \S+ +this-machine  pid \d+  exit 0"
-    r"|STOPPED   \S+ +this-machine  pid \d+  the run has ended: \S+ succeeded, killed by SIGTERM"
+    r"|STOPPED   \S+ +this-machine  pid \d+  the run has ended: \S+ succeeded; stopped by SIGTERM"
     r"|(?:BACKOFF|RUNNING|READY) +\S+ +this-machine  pid \d+  killed by SIGKILL; restart \d of 10"
     r"|run \d{8}-\d{6}-[0-9a-f]{4} succeeded"
     r"|test accuracy \S+ at step \d+(?: \(from runs/…/checkpoints/model\.ckpt-\d+\))?)"
