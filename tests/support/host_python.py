@@ -41,6 +41,13 @@ def make(folder: Path, *distributions: str) -> str:
     return str(folder / "bin" / "python")
 
 
+def add_folder(environment: Path, folder: Path) -> None:
+    """Let a virtual environment have what is installed in a folder."""
+    [packages] = environment.glob("lib/python3*/site-packages")
+    for entry in folder.iterdir():
+        (packages / entry.name).symlink_to(entry)
+
+
 def _closure(names: tuple[str, ...]) -> set[str]:
     found: set[str] = set()
     waiting = [*names]

@@ -3,11 +3,12 @@
 The settings of a transcript:
 
     about     what it shows, in one line
-    project   a folder of examples/ or of tests/transcripts/projects/, or several: each is copied to
-              the controllers' homes; the commands start in the first. Default: the home itself
+    project   a folder of examples/ or of tests/transcripts/projects/, or a page such as
+              docs/jax.md, whose Python is a folder's train.py; or several: each is copied to the
+              controllers' homes; the commands start in the first. Default: the home itself
     machines  besides the laptop: of namespaces.ADDRESSES. `desk` is a second controller
-    python    what ~/venv/bin/python has on each machine: distributions, such as tensorflow-cpu;
-              "none" if there is no such Python
+    python    what ~/venv/bin/python has on each machine: distributions, such as tensorflow-cpu, or
+              jax; "none" if there is no such Python
     gpus      such as `gpu-01=2 gpu-02=4`: these machines have the stand-in for nvidia-smi, and a
               hidden command `gpu` (gpu.py) that says who uses its GPUs and what is wrong with them
 """
@@ -27,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from support import host_python
+from support import host_python, jax_packages, pages
 from support.namespaces import DESK, HOME, LAPTOP, Machines
 from support.nvidia_smi import StubNvidiaSmi
 from support.transcript import ERRORS, RUN, Step, Transcript
@@ -52,7 +53,7 @@ class Session:
         for project in projects:
             for name in controllers:
                 _copy(project, self._machines.home(name))
-        start = f"{HOME}/{Path(projects[0]).name}" if projects else HOME
+        start = f"{HOME}/{Path(projects[0]).stem}" if projects else HOME
         self._folders = {n: start if n in controllers else HOME for n in self._machines.names}
         if settings.get("python") != "none":
             self._install_python(folder, settings.get("python", "").split())
@@ -61,6 +62,8 @@ class Session:
 
     def _install_python(self, folder: Path, distributions: list[str]) -> None:
         host_python.make(folder / "venv", *distributions)
+        if "jax" in distributions:
+            host_python.add_folder(folder / "venv", jax_packages.folder())
         for name in self._machines.names:
             (self._machines.home(name) / "venv").symlink_to(folder / "venv")
 
@@ -105,6 +108,11 @@ class Session:
 
 
 def _copy(project: str, home: Path) -> None:
+    if project.endswith(".md"):
+        folder = home / Path(project).stem
+        folder.mkdir()
+        (folder / "train.py").write_text(pages.block(project, "python"))
+        return
     [source] = [top / project for top in SOURCES if (top / project).is_dir()]
     ignored = shutil.ignore_patterns("runs", "__pycache__", ".*_cache")
     shutil.copytree(source, home / source.name, ignore=ignored)
