@@ -195,7 +195,7 @@ def _print_placements(console: Console, intent: Intent) -> None:
         {
             "TASK": str(placement.task),
             "HOST": placement.host,
-            "LISTENS ON": placement.endpoint if placement.port else "-",
+            "LISTENS ON": placement.endpoint if placement.port is not None else "-",
             "GPUS": status_table.gpu_indices(placement)
             + (", chosen at the start" if placement.gpu_choice else ""),
             "CHIEF": "chief" if placement == intent.plan.chief else "",
@@ -225,7 +225,15 @@ def _print_command(console: Console, launch: Launch, shorten: Callable[[str], st
         console.print_text(f"  {name}={HIDDEN}")
     for path, text in launch.files.items():
         console.print_text(*f"  {path}: {shorten(text)}".split("\n"))
-    console.print_text(f"  $ {shorten(shlex.join(launch.argv))}")
+    console.print_text(f"  $ {shorten(_command_text(launch.argv))}")
+
+
+def _command_text(argv: Sequence[str]) -> str:
+    """Return a command as a shell takes it, which would not expand a `~` in quotes."""
+    program, *words = argv
+    if not program.startswith("~/"):
+        return shlex.join(argv)
+    return "~/" + shlex.join([program.removeprefix("~/"), *words])
 
 
 def _shorten(text: str) -> str:
