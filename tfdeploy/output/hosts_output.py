@@ -187,7 +187,8 @@ def _print_labels(console: Console, runs: Sequence[RunSummary]) -> None:
     ]
     if rows:
         console.print_text("")
-        console.out.print_table(("RUN", "NAME", "WORDS"), rows)
+        columns = [name for name in rows[0] if any(row[name] for row in rows)]
+        console.out.print_table(columns, rows)
 
 
 def _count_and_size(sizes: Sequence[int]) -> str:
