@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_LINES = 10
 MAX_NAMES = 4  # in one line
+MODELS = (".keras", ".h5", "saved_model.pb")
 MAX_ELSEWHERE = 5  # of each task
 
 
@@ -48,13 +49,15 @@ def print_collected(console: Console, collected: CollectResult) -> None:
         pass  # its checkpoints were not wanted
     elif not collected.chief_answered:
         console.print_text("no checkpoint was fetched, see the error")
-    elif not collected.checkpoints and (collected.uses_tensorflow or not collected.source):
+    elif collected.checkpoints or _has_model(collected.outputs):
+        pass
+    elif collected.uses_tensorflow or not collected.source:
         console.print_text(_no_checkpoint(collected))
     for line in _output_summary(collected):
         console.print_text(line)
-    logs = format_count(collected.logs, "log")
-    both = f"{format_count(collected.events, 'event file')} and {logs}"
-    console.print_text(f"{both if collected.events else logs} in {collected.folder}")
+    counts = {"event file": collected.events, "log": collected.logs}
+    fetched = " and ".join(format_count(count, kind) for kind, count in counts.items() if count)
+    console.print_text(f"{fetched or 'no log'} in {collected.folder}")
 
 
 def print_fetched(console: Console, fetched: FetchResult) -> None:
@@ -132,6 +135,11 @@ def resume_source(resumed: ResumeResult) -> str:
         more = f" and {format_count(count, 'more file')}" if count > 0 else ""
         found.append(f"its chief's files {', '.join(files[:MAX_NAMES])}{more}")
     return " and ".join(found) or "the beginning"
+
+
+def _has_model(outputs: Outputs) -> bool:
+    """Return whether the script saved a model of Keras, and so probably no checkpoint."""
+    return any(each.path.endswith(MODELS) for each in (*outputs.fetched, *outputs.unchanged))
 
 
 def _no_checkpoint(collected: CollectResult) -> str:

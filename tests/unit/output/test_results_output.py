@@ -109,13 +109,13 @@ def with_outputs(**fields):
 
 def test_outputs_are_printed_when_they_arrive_and_counted_at_the_end(printed):
     def show(console):
-        print_new_results(console, with_outputs(fetched=make_outputs("a.keras")))
-        print_new_results(console, with_outputs(fetched=make_outputs("a.keras")))
-        last = with_outputs(fetched=make_outputs("b.csv"), unchanged=make_outputs("a.keras"))
+        print_new_results(console, with_outputs(fetched=make_outputs("a.npz")))
+        print_new_results(console, with_outputs(fetched=make_outputs("a.npz")))
+        last = with_outputs(fetched=make_outputs("b.csv"), unchanged=make_outputs("a.npz"))
         print_collected(console, last)
 
     assert printed(show).splitlines()[:4] == [
-        "output /r/outputs/a.keras (1.0 kB)",
+        "output /r/outputs/a.npz (1.0 kB)",
         "output /r/outputs/b.csv (1.0 kB)",
         "no TensorFlow checkpoint in the chief's /h/work/checkpoints; "
         "its other outputs were fetched",
