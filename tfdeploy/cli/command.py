@@ -124,19 +124,9 @@ class Command(TyperCommand):
                 raise
             raise WrongWords(f"{error.format_message()} For example: {example}", ctx) from None
         except Exception as error:
-            words = next((each for each in self.params if each.name == "words"), None)
-            if type(error).__name__ != UNKNOWN_OPTION or words is None:
+            if type(error).__name__ != UNKNOWN_OPTION:
                 raise
-            option = getattr(error, "option_name", "")
-            typed = next((word for word in given if word.partition("=")[0] == option), option)
-            short = f"tfdeploy {self.name} -- {typed}"
-            example = self._examples[0] if words.required else short
-            found = getattr(error, "message", "")
-            options = getattr(error, "possibilities", None) or ()
-            if similar := difflib.get_close_matches(option, options, 1, SIMILAR):
-                found += f" (did you mean {similar[0]}?)"
-            text = f"{found}; words for the program follow --: {example}"
-            raise WrongWords(text, ctx) from None
+            raise WrongWords(self._unknown_option(error, given), ctx) from None
         if extra and not ctx.resilient_parsing:
             found = escape_line(extra[0])
             raise WrongWords(f"Unexpected argument '{found}'. For example: {example}", ctx)
@@ -150,6 +140,24 @@ class Command(TyperCommand):
 
         with debug_log.logged(self.name or "", verbosity):
             return super().invoke(ctx)
+
+    def _unknown_option(self, error: Any, given: Sequence[str]) -> str:
+        """Return what to type instead of an unknown option."""
+        option, found = str(error.option_name), str(error.message)
+        if similar := difflib.get_close_matches(option, error.possibilities or (), 1, SIMILAR):
+            found += f" (did you mean {similar[0]}?)"
+        words = next((each for each in self.params if each.name == "words"), None)
+        if words is None:
+            return found
+        typed = next((word for word in given if word.partition("=")[0] == option), option)
+        short = f"tfdeploy {self.name} -- {typed}"
+        example = self._examples[0] if words.required else short
+        return f"{found}; words for the program follow --: {example}"
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the first line, as other programs write them: `[TASK...]`."""
+        arguments = (each for each in self.get_params(ctx) if each.param_type_name == "argument")
+        return ["[OPTIONS]", *map(_usage, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List arguments and options; an argument without its type of Python, which Typer adds."""
@@ -169,6 +177,11 @@ class Command(TyperCommand):
         lines = "".join(f"  {example}\n" for example in self._examples)
         # Typer would wrap its epilog, and double its line breaks.
         formatter.write(f"\nExamples:\n{lines}")
+
+
+def _usage(argument: Any) -> str:
+    text = argument.metavar + ("..." if argument.nargs == -1 else "")
+    return text if argument.required else f"[{text}]"
 
 
 app = typer.Typer(

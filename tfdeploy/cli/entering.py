@@ -52,7 +52,7 @@ def execute(
 ) -> None:
     """Run a command in a task's directory, with its environment. Exits with its code.
 
-    With several tasks each line is behind its task, and the exit code is 1 if one failed."""
+    With several tasks each line starts with its task, and the exit code is 1 if one failed."""
     from tfdeploy.commands import exec as command
     from tfdeploy.output.console import Console
     from tfdeploy.output.log_lines import print_log_lines

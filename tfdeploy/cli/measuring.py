@@ -89,7 +89,8 @@ def report(
     offline: Annotated[bool, typer.Option("--offline",
                        help="Do not ask the hosts: use only what was collected.")] = False,
 ) -> None:  # fmt: skip
-    """Write a page about a run, or about several side by side: one file, to be sent to anybody."""
+    """Write a page about a run, or about several side by side: one file that you can
+    send."""
     from tfdeploy.environments import installation
     from tfdeploy.experiments.run_report import page
     from tfdeploy.output.console import Console

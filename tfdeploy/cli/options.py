@@ -41,7 +41,6 @@ def _refuse_without_dashes(words: list[str] | None) -> list[str] | None:
 
 
 HOSTS = Path(NAME)
-COUNTS = "ps=COUNT,workers=COUNT"
 RUN_HELP = "A run's id or name. Default: the newest run."
 TASK_HELP = "A task (worker:1), several (worker:[0-3]), or a job (worker)."
 Texts = list[str] | None

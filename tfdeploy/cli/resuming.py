@@ -70,8 +70,8 @@ def resume(
 
 @add_command(TRAIN, "scale workers=8", "scale ps=2,workers=16 --on gpu-[05-08]")
 def scale(
-    counts: Annotated[list[str], typer.Argument(metavar=options.COUNTS, show_default=False,
-                      help="The numbers of tasks that the run continues with.")],
+    counts: Annotated[list[str], typer.Argument(metavar="JOB=COUNT", show_default=False,
+                      help="The numbers of tasks that the run continues with: ps=2,workers=8.")],
     on: options.On = None,
     hosts: options.Hosts = options.HOSTS,
     run_id: options.RunId = None,

@@ -9,6 +9,7 @@ import typer
 
 from tfdeploy.cli import options
 from tfdeploy.cli.command import PREPARE, TRAIN, add_command
+from tfdeploy.cli.completion import propose_runs
 from tfdeploy.cli.options import (
     exit_from_following,
     exit_if_failed,
@@ -81,7 +82,12 @@ def plan(
 
 
 @add_command(PREPARE, "trust")
-def trust(hosts: options.Hosts = options.HOSTS, run_id: options.RunId = None) -> None:
+def trust(
+    hosts: options.Hosts = options.HOSTS,
+    run_id: Annotated[str | None, typer.Option("--run", metavar="RUN",
+                      help="Trust what the hosts.toml of this run names, by its id or name.",
+                      autocompletion=propose_runs)] = None,
+) -> None:  # fmt: skip
     """Trust the programs that hosts.toml names for the controller, and its paths outside of the
     repository."""
     from tfdeploy import run as runs
