@@ -63,6 +63,8 @@ def problems(page: Path) -> Iterator[str]:
     path, text = page.relative_to(ROOT).as_posix(), page.read_text()
     if filled(text) != text:
         yield f"{path}: a block differs from its transcript: make schemas"
+    if text.count("```console\n") > len(BLOCK.findall(text)):
+        yield f"{path}: a console without a transcript: <!-- transcript NAME --> in the line before"
     if not EXAMPLES.fullmatch(path):
         yield from (f"{path}: no transcript has printed this: {line}" for line in unprinted(text))
 

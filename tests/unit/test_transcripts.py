@@ -119,7 +119,7 @@ def test_nobody_is_asked_to_lose_what_is_not_lost(file):
     before = ""
     for step in transcript.read(file).steps:
         text = "\n".join(step.output)
-        if "prune --yes" in text:
+        if "prune with --yes" in text:
             assert "would delete" in text
         if " of " in before and "would delete" in text:
             assert "missing" in before or "not on the controller" in text

@@ -10,6 +10,7 @@ import typer
 
 from tfdeploy.cli import options
 from tfdeploy.cli.command import DISK, add_command
+from tfdeploy.cli.completion import propose_runs
 from tfdeploy.cli.options import exit_if_failed, find_run, load_inventory, open_fleet
 from tfdeploy.config.hosts_file import hosts_flag
 
@@ -36,7 +37,9 @@ def runs(hosts: options.Hosts = options.HOSTS, json: options.Json = False) -> No
 
 @add_command(DISK, "queue", "queue wide --priority 5")
 def queue(
-    run: options.RunArgument = None,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", show_default=False,
+                   help="The run to move, by its id or name: with --priority.",
+                   autocompletion=propose_runs)] = None,
     priority: Annotated[int | None, typer.Option("--priority", metavar="N", min=-99, max=99,
                         help="Move RUN, which waits: higher numbers come first.",
                         show_default=False)] = None,
