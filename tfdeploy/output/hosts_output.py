@@ -175,7 +175,7 @@ def _print_missing(console: Console, runs: Sequence[RunSummary], flags: str) -> 
         what = f"{format_count(count, 'result')} (checkpoints, outputs, event files)"
         console.print_sentence(f"only on hosts: {what} of {whose}")
         collect = " ".join(filter(None, ("tfdeploy collect", flags, newest.id)))
-        console.print_text(f"  {collect} fetches them, or names what does")
+        console.print_text(f"  {collect} fetches what it can, and names the rest")
 
 
 def _print_labels(console: Console, runs: Sequence[RunSummary]) -> None:

@@ -106,7 +106,7 @@ def test_what_is_not_collected_is_counted_with_the_command_that_fetches_it(capsy
 
     cells, said = lines(run(3, 7, 4), run(2, 2, 2), run(1, 0, 0))
     assert cells == ["4 of 7", "2 of 2", "no results"]
-    fetch = "  tfdeploy collect 20260101-000003-aaaa fetches them, or names what does"
+    fetch = "  tfdeploy collect 20260101-000003-aaaa fetches what it can, and names the rest"
     what = "only on hosts: 3 results (checkpoints, outputs, event files) of"
     assert said == [f"{what} run 20260101-000003-aaaa", fetch]
     _, said = lines(run(3, 7, 4), run(2, 2, 1))
