@@ -37,6 +37,8 @@ AuthorizedKeysFile {authorized}
 StrictModes no
 UsePAM no
 PermitRootLogin yes
+PasswordAuthentication no
+KbdInteractiveAuthentication no
 PidFile none
 SetEnv PATH=/home/ann/bin:/usr/bin:/bin {quiet}
 Subsystem sftp internal-sftp

@@ -34,7 +34,7 @@ from support.nvidia_smi import StubNvidiaSmi
 from support.transcript import ERRORS, RUN, Step, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (ROOT, ROOT / "tests/transcripts/projects")
@@ -103,7 +103,16 @@ class Session:
                                                       if folder[0] != "/" else folder)  # fmt: skip
             command = change[2] or "true"
         words = [*self._machines.enter(machine, self._folders[machine]), "bash", "-c", command]
-        lines, code = _printed(words, step.interrupt_after)
+
+        def act(pid: int) -> None:
+            if step.meanwhile == "C":
+                _press_ctrl_c(pid)
+            else:
+                other, _, text = step.meanwhile.partition(" ")
+                enter = self._machines.enter(other, self._folders[other])
+                subprocess.run([*enter, "bash", "-c", text], check=True)
+
+        lines, code = _printed(words, step.after, act)
         return replace(step, output=tuple(lines), code=code)
 
 
@@ -118,9 +127,9 @@ def _copy(project: str, home: Path) -> None:
     shutil.copytree(source, home / source.name, ignore=ignored)
 
 
-def _printed(words: list[str], interrupt_after: str) -> tuple[list[str], int]:
-    """Run a command to its end. Return its lines on both streams, in the order in which they were
-    written, and its exit status.
+def _printed(words: list[str], after: str, act: Callable[[int], None]) -> tuple[list[str], int]:
+    """Run a command to its end; call `act` with its pid when it has printed `after`. Return its
+    lines on both streams, in the order in which they were written, and its exit status.
 
     Each stream is a socket that is connected to one receiver, which so has the order of what both
     send, and the sender's name.
@@ -137,7 +146,7 @@ def _printed(words: list[str], interrupt_after: str) -> tuple[list[str], int]:
         )
         waiting = threading.Thread(target=lambda: (process.wait(), end.send(b"")))
         waiting.start()
-        lines = list(_lines(receiver, process.pid, interrupt_after))
+        lines = list(_lines(receiver, after, lambda: act(process.pid)))
         waiting.join()
     return lines, process.returncode
 
@@ -150,8 +159,8 @@ def _sender(name: str, receiver: str) -> socket.socket:
     return sender
 
 
-def _lines(receiver: socket.socket, pid: int, interrupt_after: str) -> Iterator[str]:
-    """Yield each line that was written, until the process has ended."""
+def _lines(receiver: socket.socket, after: str, act: Callable[[], None]) -> Iterator[str]:
+    """Yield each line that was written, until the process has ended; call `act` after one."""
     rest = {"": b"", ERRORS: b""}
     while True:
         data, sender = receiver.recvfrom(MAX_DATAGRAM)
@@ -162,10 +171,10 @@ def _lines(receiver: socket.socket, pid: int, interrupt_after: str) -> Iterator[
         for line in lines:
             text = line.decode(errors="replace")
             yield (label + text).rstrip()
-            if interrupt_after and interrupt_after in text:
-                _press_ctrl_c(pid)
-                interrupt_after = ""
-    assert not interrupt_after, f"it never printed {interrupt_after!r}"
+            if after and after in text:
+                act()
+                after = ""
+    assert not after, f"it never printed {after!r}"
     yield from (label + text.decode(errors="replace") for label, text in rest.items() if text)
 
 

@@ -13,7 +13,8 @@
 The first paragraph says what there is before the first command; see session.py. `NAME$ COMMAND`
 runs a command on another machine than the laptop, and `% COMMAND` or `NAME% COMMAND` one that a
 reader need not see: it must succeed, and what it prints is not stored. `^C after TEXT` before a
-command presses Ctrl-C when it has printed TEXT.
+command presses Ctrl-C when it has printed TEXT, and `^NAME COMMAND after TEXT` runs another command
+on a machine then.
 
 What a file stores was printed like this once. Two recordings are the same if `normal` gives the
 same: run names, sizes, times and other values that differ from run to run become a placeholder.
@@ -32,27 +33,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROMPT = re.compile(r"(?P<machine>[\w-]*)(?P<sign>[$%]) (?P<text>.+)")
-INTERRUPT, ERRORS = "^C after ", "! "
+MEANWHILE = re.compile(r"\^(?P<action>.+?) after (?P<text>.+)")
+ERRORS = "! "
 EXIT = re.compile(r"\[exit (\d+)\]")
 RUN = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command and what it printed: lines of standard error begin with "! "."""
+    """A command and what it printed: lines of standard error begin with "! ". `meanwhile` is what
+    happens when it has printed `after`: "C", or the name of a machine and a command."""
 
     machine: str
     text: str
     is_hidden: bool
-    interrupt_after: str = ""
+    meanwhile: str = ""
+    after: str = ""
     output: tuple[str, ...] = ()
     code: int = 0
 
     def lines(self) -> list[str]:
-        interrupt = [f"{INTERRUPT}{self.interrupt_after}"] if self.interrupt_after else []
+        meanwhile = [f"^{self.meanwhile} after {self.after}"] if self.meanwhile else []
         prompt = f"{self.machine}{'%' if self.is_hidden else '$'} {self.text}"
         code = [f"[exit {self.code}]"] if self.code else []
-        return [*interrupt, prompt, *self.output, *code]
+        return [*meanwhile, prompt, *self.output, *code]
 
 
 @dataclass(frozen=True)
@@ -80,18 +84,18 @@ def read(file: Path) -> Transcript:
 
 def _steps(lines: Iterable[str]) -> Iterator[Step]:
     """An empty line before a command belongs to the file, and not to what was printed."""
-    step, interrupt = None, ""
+    step, action, after = None, "", ""
     for line in lines:
-        prompt = PROMPT.fullmatch(line)
-        if prompt or line.startswith(INTERRUPT):
+        prompt, meanwhile = PROMPT.fullmatch(line), MEANWHILE.fullmatch(line)
+        if prompt or meanwhile:
             if step:
                 yield _without_last_empty_line(step)
             step = None
-        if line.startswith(INTERRUPT):
-            interrupt = line.removeprefix(INTERRUPT)
+        if meanwhile:
+            action, after = meanwhile["action"], meanwhile["text"]
         elif prompt:
-            step = Step(prompt["machine"], prompt["text"], prompt["sign"] == "%", interrupt)
-            interrupt = ""
+            step = Step(prompt["machine"], prompt["text"], prompt["sign"] == "%", action, after)
+            action, after = "", ""
         elif step is None:
             if line:
                 raise ValueError(f"unknown line before a command: {line}")
@@ -112,6 +116,7 @@ VALUES = tuple(
     (re.compile(pattern), value)
     for pattern, value in (
         (r"\b[0-9a-f]{64}\b|\b[0-9a-f]{16}\b|\b[0-9a-f]{12}\.ssh\b", "HASH"),
+        (r"\bSHA256:[\w+/]{43}|\b0x[0-9a-f]{16}\b", "HASH"),
         (r"\d+(\.\d+)?/\d+ +\d+%", "LOAD MEMORY"),
         (r"(?<!at )(?<![\d.])\d+(\.\d+)? [MG]bit/s", "SPEED"),
         (r"\d+(\.\d+)? ?(B|kB|KiB|MB|MiB|GB|GiB|TB)\b", "SIZE"),
@@ -126,6 +131,7 @@ VALUES = tuple(
         (r"\s+$", ""),
     )
 )
+HASHES = 2  # the first values, which are replaced in lines of logs, too
 TASK = r"[a-z]+:\d+"
 # A line about one task, about checkpoints, or about one output: such lines come in the order in
 # which things happen, which differs for several of them.
@@ -177,11 +183,16 @@ def _normal_output(lines: Iterable[str]) -> Iterator[str]:
 def _normal_line(line: str, *, is_log: bool) -> str:
     if is_log:
         prefix, bar, text = line.partition(" | ")
-        return prefix + bar + LOG_NUMBERS.sub("N", text)
-    runs = RUN.findall(line)
-    line = RUN.sub("\0", line)
-    for pattern, value in VALUES:
-        line = pattern.sub(value, line)
+        return prefix + bar + _with_values(text, (*VALUES[:HASHES], (LOG_NUMBERS, "N")))
+    return _with_values(line, VALUES)
+
+
+def _with_values(text: str, values: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    """Replace values, except in names of runs."""
+    runs = RUN.findall(text)
+    text = RUN.sub("\0", text)
+    for pattern, value in values:
+        text = pattern.sub(value, text)
     for run in runs:
-        line = line.replace("\0", run, 1)
-    return line
+        text = text.replace("\0", run, 1)
+    return text

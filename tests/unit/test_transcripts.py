@@ -44,7 +44,7 @@ def test_a_file_is_read_and_written_as_it_is(tmp_path):
         "! note: something", "READY     ps:0       here  pid 4401", "",
         "run 20261129-080716-8837 succeeded",
     )  # fmt: skip
-    assert (kill.machine, kill.interrupt_after, kill.code) == ("gpu-1", "is READY", 1)
+    assert (kill.machine, kill.after, kill.code) == ("gpu-1", "is READY", 1)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -60,6 +60,7 @@ def test_a_stored_file_has_the_written_form(file):
         ("worker:0@here | step 0 loss 2.317", "worker:0@here | step 12 loss 0.1"),
         ("ps:0  here  21831  -  40s", "ps:0  here  3831  -   3m 10s"),
         ("READY     ps:0  here  pid 40", "READY     ps:0  here  pid 4000"),
+        (f"key SHA256:{'a' * 43}", f"key SHA256:{'b/' * 21}+"),
     ],
 )
 def test_values_that_differ_from_run_to_run_are_equal(one, other):
