@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import FleetError, TaskFailed, TfdeployError
+from tfdeploy.errors import FleetError, TaskFailed
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count
 from tfdeploy.formatting.known_messages import first_meaning
@@ -22,12 +22,13 @@ BAD_ENDS = (FAILED, LOST)
 EXCEPTION = re.compile(r": [A-Za-z_][\w.]*(Error|Exception)\b")
 
 
-def root_cause(status: RunStatus, first: str = "") -> TfdeployError:
+def root_cause(status: RunStatus, first: str = "") -> FleetError:
     """Return the failure to report for a run that ended badly.
 
-    That is the task `first`, if it was observed to fail first; else the task that another task
-    names as the cause of its own end; else the task that failed the longest ago, by the clock of
-    its own host. The error has the last lines of its log, and names the tasks that failed with it.
+    That is a task that names no other one as the cause of its end: the task `first`, if it was
+    observed to fail first; else the one that another task names as the cause; else the one that
+    failed the longest ago, by the clock of its own host. The error has the last lines of its log,
+    and names the tasks that failed with it.
     """
     over = [t for t in status.tasks if t.report and t.report.state in (*BAD_ENDS, STOPPED)]
     ended = sorted(over, key=lambda task: _order(task, over, first))
@@ -39,21 +40,33 @@ def root_cause(status: RunStatus, first: str = "") -> TfdeployError:
     return FleetError([*failures, *status.errors], hint)
 
 
-def _order(task: TaskStatus, ended: list[TaskStatus], first: str) -> tuple[bool, bool, bool, float]:
-    name = str(task.placement.task)
-    is_named_cause = any(other.report and other.report.cause == name for other in ended)
-    report = _report(task)
-    return name != first, not is_named_cause, report.state not in BAD_ENDS, -report.age_s
+def start_failure(status: RunStatus, first: str = "") -> FleetError:
+    """Return the root cause without its hint: a start that fails fetches the logs, and names their
+    folder."""
+    return FleetError(root_cause(status, first).errors)
+
+
+def _order(task: TaskStatus, ended: list[TaskStatus], first: str) -> tuple[bool | float, ...]:
+    name, report = str(task.placement.task), _report(task)
+    has_cause = any(str(other.placement.task) == report.cause for other in ended)
+    is_named_cause = any(_report(other).cause == name for other in ended)
+    is_bad = report.state in BAD_ENDS
+    return has_cause, name != first, not is_named_cause, not is_bad, -report.age_s
 
 
 def _failure(task: TaskStatus, consequences: list[TaskStatus]) -> TaskFailed:
     report = _report(task)
     restarts = f" after {format_count(report.restarts, 'restart')}" if report.restarts else ""
     message = f"it ended{restarts}: {_reason(report)}"
-    own = [each for each in consequences if _failed_by_itself(_report(each))]
-    caused = [each for each in consequences if each not in own]
+    alike = [each for each in consequences if _reason(_report(each)) == _reason(report)]
+    others = [each for each in consequences if each not in alike]
+    own = [each for each in others if _failed_by_itself(_report(each))]
+    caused = [each for each in others if each not in own]
+    if alike:
+        message += f"\n  failed in the same way: {_names(alike)}"
     for words, tasks in (("it caused the end of", caused), ("failed by themselves, too:", own)):
-        message += f"\n  {words} {', '.join(_describe(tasks))}" if tasks else ""
+        said = _reason(report)
+        message += f"\n  {words} {', '.join(_describe(tasks, said))}" if tasks else ""
     hint = first_meaning(map(plain_text, report.log), has_gpus=bool(task.placement.gpus))
     return TaskFailed(str(task.placement.task), task.placement.host, message, hint, log=report.log)
 
@@ -64,20 +77,27 @@ def _failed_by_itself(report: TaskReport) -> bool:
     return bool(has_own) and not report.cause
 
 
-def _describe(tasks: list[TaskStatus]) -> list[str]:
-    """Describe a few tasks one by one, many of them grouped by the reason for their end."""
+def _describe(tasks: list[TaskStatus], said: str) -> list[str]:
+    """Describe a few tasks one by one, many of them grouped by the reason for their end; without a
+    reason that repeats what was `said`."""
     if len(tasks) <= MAX_LISTED:
-        return [_describe_group([task]) for task in tasks]
+        return [_describe_group([task], said) for task in tasks]
     by_reason: dict[str, list[TaskStatus]] = {}
     for task in tasks:
         by_reason.setdefault(_reason(_report(task)), []).append(task)
-    return [_describe_group(group) for group in by_reason.values()]
+    return [_describe_group(group, said) for group in by_reason.values()]
 
 
-def _describe_group(group: list[TaskStatus]) -> str:
+def _describe_group(group: list[TaskStatus], said: str) -> str:
+    reason = _reason(_report(group[0]))
+    is_said = reason.endswith(f" failed: {said}")  # as agent/supervision/termination.py words it
+    return _names(group) if is_said else f"{_names(group)} ({reason})"
+
+
+def _names(group: list[TaskStatus]) -> str:
     tasks = fold_names(str(task.placement.task) for task in group)
     hosts = fold_names(task.placement.host for task in group)
-    return f"{tasks} on {hosts} ({_reason(_report(group[0]))})"
+    return f"{tasks} on {hosts}"
 
 
 def _reason(report: TaskReport) -> str:

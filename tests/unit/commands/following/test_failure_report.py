@@ -68,9 +68,9 @@ def test_a_lost_task_is_reported_as_lost():
 
 
 def test_the_task_that_failed_the_longest_ago_is_the_root_cause():
-    one = reported(report("worker:0", age_s=3.0), report("worker:1", age_s=9.0))
+    one = reported(report("worker:0", age_s=3.0), report("worker:1", age_s=9.0, reason="exit 3"))
     assert one.task == "worker:1"
-    assert one.message == "it ended: exit 1\n  it caused the end of worker:0 on w (exit 1)"
+    assert one.message == "it ended: exit 3\n  it caused the end of worker:0 on w (exit 1)"
 
 
 def test_a_task_with_an_exception_of_its_own_was_not_ended_by_another():
@@ -78,14 +78,19 @@ def test_a_task_with_an_exception_of_its_own_was_not_ended_by_another():
     lost = "exit 1; restart 1 of 10: tf.errors_impl.UnavailableError: connection reset"
     one = reported(
         report("worker:0", age_s=9.0, reason=own),
-        report("worker:1", age_s=1.0, reason=own),
+        report("worker:1", age_s=1.0, reason=f"{own}.b"),
         report("ps:0", age_s=1.0, reason=lost),
     )
     assert one.message.splitlines() == [
         f"it ended: {own}",
         f"  it caused the end of ps:0 on p ({lost})",
-        f"  failed by themselves, too: worker:1 on w ({own})",
+        f"  failed by themselves, too: worker:1 on w ({own}.b)",
     ]
+
+
+def test_a_reason_that_several_tasks_have_is_said_once():
+    one = reported(*(report(f"worker:{index}", age_s=9.0 - index) for index in range(2)))
+    assert one.message == "it ended: exit 1\n  failed in the same way: worker:1 on w"
 
 
 @pytest.mark.parametrize(("gpus", "is_hinted"), [("", False), ("gpus = 2", True)])
@@ -99,22 +104,28 @@ def test_gpus_are_only_hinted_at_for_a_task_that_has_some(gpus, is_hinted):
 def test_many_tasks_that_ended_for_the_same_reason_are_grouped():
     others = [report(f"worker:{index}", age_s=1.0) for index in range(1, 6)]
     odd = report("worker:6", age_s=2.0, reason="killed by SIGKILL")
-    first = report("worker:0", age_s=9.0)
+    first = report("worker:0", age_s=9.0, reason="exit 3")
     one = reported(first, odd, *others, hosts="[hosts.w]\nworkers = 7")
     together = "worker:6 on w (killed by SIGKILL), worker:[1-5] on w (exit 1)"
-    assert one.message == f"it ended: exit 1\n  it caused the end of {together}"
+    assert one.message == f"it ended: exit 3\n  it caused the end of {together}"
 
 
 def test_a_task_that_another_names_as_its_cause_is_the_root_cause_whatever_the_clocks_say():
     chief = report("worker:0", age_s=99.0, reason="ps:0 failed: exit 2", cause="ps:0")
     one = reported(chief, report("ps:0", age_s=1.0, reason="exit 2"))
     assert (one.task, one.host) == ("ps:0", "p")
-    assert one.message.endswith("\n  it caused the end of worker:0 on w (ps:0 failed: exit 2)")
+    assert one.message == "it ended: exit 2\n  it caused the end of worker:0 on w"
 
 
 def test_the_task_that_was_observed_to_fail_first_is_the_root_cause_whatever_others_name():
     chief = report("worker:0", cause="ps:0")
     assert reported(chief, report("ps:0"), report("worker:1"), first="worker:1").task == "worker:1"
+
+
+def test_a_task_that_was_observed_first_is_not_the_root_cause_if_it_names_another_one():
+    chief = report("worker:0", reason="worker:1 failed: exit 3", cause="worker:1")
+    one = reported(chief, report("worker:1", reason="exit 3"), first="worker:0")
+    assert one.task == "worker:1"
 
 
 def test_a_failed_task_is_the_root_cause_before_a_stopped_one():
