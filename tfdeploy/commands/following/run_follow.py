@@ -114,11 +114,14 @@ def follow(
     if chief.state == SUCCEEDED or chief.planned:
         result = outcome.result(chief.task, {chief.task: chief}.get)
         return RunEnd(0, None, result, cut_off=progress.cut_off())
-    return _unsuccessful_end(fleet, run, chief)
+    return _unsuccessful_end(fleet, progress, chief)
 
 
-def _unsuccessful_end(fleet: Fleet, run: Run, chief: TaskReport) -> RunEnd:
-    found = status(fleet, run, LOG_LINES)
+def _unsuccessful_end(fleet: Fleet, progress: _Progress, chief: TaskReport) -> RunEnd:
+    found = status(fleet, progress.run, LOG_LINES)
+    for task in found.tasks:
+        if task.report and task.report.state in ENDED and task.report.task in progress.active:
+            progress.watcher.on_report(task.placement.host, task.report)
     result = outcome.result(chief.task, found.report)
     failure = root_cause(found) if result == "failed" else None
     reason = outcome.why_stopped(chief.reason)
