@@ -107,9 +107,6 @@ def test_the_first_failed_task_is_reported_as_the_root_cause(training):
         assert command.process.wait() == 1
     failed = [line for line in command.output.splitlines() if line.startswith("FAILED")]
     assert failed[0].split()[1] == "worker:1", command.output
-    last = command.output[command.output.index("error: ") :]
-    assert re.match(r"error: worker:1 on here: it ended: exit 3, which is not retried", last), last
-    assert re.search(r"it caused the end of worker:0 on here \(worker:1 failed", last), last
     assert run.processes() == {}
 
 

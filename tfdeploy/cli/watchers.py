@@ -30,7 +30,7 @@ def shown_start(console: Console, interrupted: str = START_INTERRUPTED) -> Start
         on_sent=partial(plan_output.print_push_result, console),
         on_built=partial(plan_output.print_environments, console),
         on_notes=console.print_notes,
-        on_report=partial(run_events.print_report, console),
+        on_report=partial(run_events.print_start_report, console),
         starting=partial(_exit_at_ctrl_c, console, interrupted),
         waiting=partial(run_events.wait_progress, console),
     )

@@ -316,4 +316,6 @@ def _collect_logs(fleet: Fleet, run: Run) -> str:
     with suppress(TfdeployError):
         collect_events_and_logs(fleet, run)
     folder = run.folder / "logs"
-    return f"the logs are in {folder}" if folder.is_dir() else ""
+    if folder.is_dir():
+        return f"the logs are in {folder}"
+    return f"the logs: tfdeploy logs {run.flags}"

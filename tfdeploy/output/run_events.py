@@ -41,6 +41,12 @@ def print_report(console: Console, host: str, report: TaskReport) -> None:
     console.batch(_print_reports, SINGLE_REPORTS).add((host, report))
 
 
+def print_start_report(console: Console, host: str, report: TaskReport) -> None:
+    """Print a change before all tasks are READY. A failure is followed by an error that says it."""
+    if report.state not in (FAILED, LOST):
+        print_report(console, host, report)
+
+
 def _print_reports(console: Console, reports: Sequence[tuple[str, TaskReport]]) -> None:
     for state, tasks, hosts, pid, reason in status_table.change_rows(reports):
         style = STATE_STYLES.get(state, "default")

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.commands.following.failure_report import root_cause
+from tfdeploy.commands.following.failure_report import start_failure
 from tfdeploy.commands.status import LOG_LINES, status
 from tfdeploy.errors import AgentError, HostError, LeaseConflict, TaskNotReady, raise_all
 from tfdeploy.formatting.humanize import escape_line, format_duration
@@ -52,6 +52,10 @@ RENDEZVOUS_MARGIN_S = 30.0
 LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5
 FIRST_EXPLAIN_S, EXPLAIN_S = 0.5, 10.0  # after which time in the queue hosts are asked why
+NOT_READY_HINT = (
+    'check that the script listens on its port, or set training.ready = "process" if it opens '
+    "none; training.ready_timeout_s sets the limit"
+)
 AGE = re.compile(r" \d+[smhd]\b")  # what changes in a reason that stays the same
 
 
@@ -251,7 +255,7 @@ def _raise_unless_succeeded(fleet: Fleet, run: Run, ended: TaskReport) -> None:
     found = status(fleet, run, LOG_LINES)
     chief = found.report(str(run.plan.chief.task))
     if ended.state != STOPPED or not chief or chief.state != SUCCEEDED:
-        raise root_cause(found, ended.task)
+        raise start_failure(found, ended.task)
 
 
 def _raise_not_ready(fleet: Fleet, run: Run, waiting: set[str]) -> None:
@@ -259,11 +263,7 @@ def _raise_not_ready(fleet: Fleet, run: Run, waiting: set[str]) -> None:
     found = status(fleet, run, LOG_LINES)
     late = [task for task in found.tasks if str(task.placement.task) in waiting]
     errors = [*found.errors, *(_not_ready(task, limit_s) for task in late)]
-    hint = (
-        'check that the script listens on its port, or set training.ready = "process" if it opens '
-        "none; training.ready_timeout_s sets the limit"
-    )
-    raise_all(errors, hint)
+    raise_all(errors, NOT_READY_HINT if any(task.report for task in late) else "")
 
 
 def _not_ready(task: TaskStatus, limit_s: float) -> TaskNotReady:
