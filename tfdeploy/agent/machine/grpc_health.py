@@ -55,9 +55,12 @@ def task_health(launch: Launch, timeout_s: float = 3.0) -> str:
 def probe(
     host: str, port: int, task: str, timeout_s: float = 3.0, source_ports: Sequence[int] = (0,)
 ) -> Health:
-    """Find out whether `task` (for example `worker:1`) answers at host:port. Never raises."""
+    """Find out whether `task` (for example `worker:1`), or for "" any program that may not answer,
+    is reached at host:port. Never raises."""
     try:
         with connect(host, port, timeout_s, source_ports) as connection:
+            if not task:
+                return Health(READY)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return _call_get_status(DeadlineSocket(connection, timeout_s), host, task)
     except ConnectionRefusedError:

@@ -43,7 +43,8 @@ def probe_tasks(
 def explain_refusal(peer: Peer, found: PeerHealth) -> PeerHealth:
     """Return what was found, with the reason if a guarded task of another user of this host resets
     the connections of this user."""
-    reset = found.verdict in (UNREACHABLE, NOT_GRPC)
+    # The kernel accepts a connection, even if the guard then resets it.
+    reset = found.verdict in (UNREACHABLE, NOT_GRPC) or not peer.name
     other = refusing_user(peer.address, peer.port) if reset else ""
     if not other:
         return found

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdeploy.commands.following.failure_report import BAD_ENDS, start_failure
 from tfdeploy.commands.preflight.port_check import not_reached
-from tfdeploy.commands.status import status
+from tfdeploy.commands.status import LOG_LINES, status
 from tfdeploy.errors import TaskNotReady, raise_all
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.planning import frameworks, roles
 from tfdeploy.shared.protocol.preflight import REFUSED, Peer, Peers, PeersAsked
-from tfdeploy.shared.records import (
-    FROZEN,
-    NOT_GRPC,
-    PORT,
-    READY,
-    SERVER,
-    SUCCEEDED,
-    WRONG_TASK,
-)
+from tfdeploy.shared.records import PORT, READY, SERVER, SUCCEEDED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Following
@@ -34,8 +27,6 @@ ONE_USER = (
     'set one user for all hosts of this machine in hosts.toml; or network = "open", which guards '
     "no port"
 )
-# Verdicts that show that a port is reached, whatever server answers there.
-ANY_ANSWER = (READY, NOT_GRPC, WRONG_TASK, FROZEN)
 
 
 def check_reachability(fleet: Fleet, run: Run, following: Following) -> None:
@@ -48,10 +39,12 @@ def check_reachability(fleet: Fleet, run: Run, following: Following) -> None:
     """
     plan, training = run.plan, run.inventory.training
     ready = {p: frameworks.ready(training, plan, p) for p in plan.placements}
+    names = {p: str(roles.script_task(training, p.task)) if ready[p] == SERVER else ""
+             for p in ready}  # fmt: skip
 
     def request(host: str) -> Peers:
         peers = [
-            Peer(str(p.task), str(roles.script_task(training, p.task)), p.address, p.port)
+            Peer(str(p.task), names[p], p.address, p.port)
             for p in plan.reachability_targets(host)
             if ready[p] in (SERVER, PORT) and p.port is not None
         ]
@@ -62,31 +55,30 @@ def check_reachability(fleet: Fleet, run: Run, following: Following) -> None:
     # The stream of a host whose tasks have succeeded has ended before.
     unasked = [host for host in plan.hosts if host not in answers]
     answers |= fleet.each(unasked, lambda agent: agent.ask(request(agent.host)))
-    expected = {str(p.task): ANY_ANSWER if ready[p] == PORT else (READY,) for p in ready}
-    errors = [*unreached_tasks(plan, answers, expected), *_unreached_supervisor(plan, answers)]
+    errors = [*unreached_tasks(plan, answers), *_unreached_supervisor(plan, answers)]
     if errors:
         _raise_unless_ended_well(fleet, run, errors)
 
 
 def _raise_unless_ended_well(fleet: Fleet, run: Run, errors: list[TaskNotReady]) -> None:
-    """Raise the errors, except those of a short training that is over by now."""
-    found = status(fleet, run)
+    """Raise the errors, except those of a short training that is over by now. If a task has failed
+    meanwhile, raise why: nobody reaches what has ended."""
+    found = status(fleet, run, LOG_LINES)
+    if any(task.report and task.report.state in BAD_ENDS for task in found.tasks):
+        raise start_failure(found)
     chief = found.report(str(run.plan.chief.task))
     succeeded = {t.report.task for t in found.tasks if t.report and t.report.state == SUCCEEDED}
     if not chief or chief.state != SUCCEEDED:
         raise_all([error for error in errors if error.task not in succeeded])
 
 
-def unreached_tasks(
-    plan: Plan, answers: Mapping[str, PeersAsked], expected: Mapping[str, Collection[str]]
-) -> Iterator[TaskNotReady]:
+def unreached_tasks(plan: Plan, answers: Mapping[str, PeersAsked]) -> Iterator[TaskNotReady]:
     """Yield one error for each task that is not reached, with all hosts that can't reach it, and
-    one for those that its guard refuses. `expected` has the verdicts that show that a task is
-    reached."""
+    one for those that its guard refuses."""
     found: dict[tuple[str, bool], dict[str, str]] = {}
     for host, answer in answers.items():
         for peer in answer.peers:
-            if peer.verdict not in expected.get(peer.task, ()):
+            if peer.verdict != READY:
                 key = peer.task, peer.verdict == REFUSED
                 found.setdefault(key, {})[host] = peer.detail
     for placement in plan.placements:

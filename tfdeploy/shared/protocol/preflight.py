@@ -160,7 +160,7 @@ class RequireUnawaited(Request[Done]):
 
 
 class Peer(Message):
-    """A task to connect to; `name` is what its own server calls it."""
+    """A task to connect to; `name` is what its own server calls it, "" if it need not answer."""
 
     task: str
     name: str

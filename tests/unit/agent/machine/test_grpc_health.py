@@ -161,6 +161,12 @@ def test_a_task_that_does_not_answer_is_frozen():
         go.set()
 
 
+def test_a_program_that_need_not_answer_is_only_connected_to():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        peer = Peer("worker:1", "", "127.0.0.1", silent.getsockname()[1])
+        assert reachability.probe_tasks([peer], 60.0) == [PeerHealth("worker:1", "READY", "")]
+
+
 def test_many_probes_at_the_same_time_are_all_answered():
     with tensorflow_server(lambda *_: device("worker", 1)) as port:
         peers = [Peer("chief:0", "worker:1", "localhost", port)] * 20

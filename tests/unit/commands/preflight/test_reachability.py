@@ -18,7 +18,7 @@ def test_hosts_that_the_guard_refuses_get_another_hint_than_those_behind_a_firew
         host: PeersAsked([PeerHealth("ps:0", verdict, f"{verdict} here")], "")
         for host, verdict in verdicts.items()
     }
-    behind, refused = map(str, unreached_tasks(plan, answers, {"ps:0": (READY,)}))
+    behind, refused = map(str, unreached_tasks(plan, answers))
     where = f"it at {plan.placements[0].endpoint}"
     assert behind.startswith(f"ps:0 on p: c can't reach {where}: UNREACHABLE here\n")
     assert "firewall" in behind
