@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"(\bport \d+|(?<![\w.:-])[\w.:-]*\w)")
 EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception)\b")  # how the last line of a traceback begins
+AGE = re.compile(r"\d+[smhd]")
 # Words that may differ between hosts with the same error, besides their names: IPv4 and IPv6
-# addresses, ports, tasks.
+# addresses, ports, tasks, ages.
 HOST_SPECIFIC = re.compile(
     r"\d+(?:\.\d+){3}(?::\d+)?|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}|port \d+"
-    r"|(?:ps|chief|worker|evaluator):\d+"
+    rf"|(?:ps|chief|worker|evaluator):\d+|{AGE.pattern}"
 )
 
 
@@ -269,14 +270,15 @@ def _blank_names(error: TfdeployError, text: str) -> tuple[str, ...]:
 
 
 def _merged_text(group: Sequence[TfdeployError]) -> str:
-    """Return one text with all names and addresses, and the log and the hint of the first."""
+    """Return one text with all names and addresses, and the ages, log and hint of the first."""
     first = group[0]
     names = " on ".join(map(fold_names, zip(*(error.names for error in group), strict=True)))
     words = zip(*(WORD.split(error.message) for error in group), strict=True)
     log = _log_lines(first)
     if log:
         log.insert(0, f"  the end of the log of {first.names[0]}:")
-    return _join_lines(f"{names}: {''.join(map(fold_names, words))}", log, first.hint)
+    text = "".join(each[0] if AGE.fullmatch(each[0]) else fold_names(each) for each in words)
+    return _join_lines(f"{names}: {text}", log, first.hint)
 
 
 def _log_lines(error: TfdeployError) -> list[str]:

@@ -156,6 +156,11 @@ def test_many_errors_that_differ_only_in_names_and_addresses_are_merged():
     )
 
 
+def test_the_same_error_of_two_hosts_is_one_sentence_though_a_second_has_passed():
+    errors = [HostError(f"gpu{n}", f"port 2222 is taken, started {n}s ago") for n in (1, 2)]
+    assert str(FleetError(errors)) == "gpu1, gpu2: port 2222 is taken, started 1s ago"
+
+
 def test_the_same_error_of_two_hosts_is_printed_once_with_both_names():
     hint = "correct its name"
     errors = [Unreachable(host, "its name is unknown", hint) for host in ("a", "gpu-01")]
