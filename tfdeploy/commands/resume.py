@@ -276,7 +276,8 @@ def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: C
     gone = [e.host for e in found.errors if isinstance(e, Unreachable | CommandTimedOut)]
     if gone:
         without = replace(changes, without=(*changes.without, *gone))
-        raise_all(found.errors, f"continue without them: {resume_command(old, without)}")
+        them = "it" if len(gone) == 1 else "them"
+        raise_all(found.errors, f"continue without {them}: {resume_command(old, without)}")
     all_active = all(task.report and task.report.state in ACTIVE for task in found.tasks)
     if all_active and changes == Changes():
         raise RunError(

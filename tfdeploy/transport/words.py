@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 REFUSED = "it refused every key that was offered"
+REFUSED_HINT = (
+    "correct user and identity_file in hosts.toml, or User and IdentityFile in ssh_config"
+)
 UNKNOWN_KEY_HINT = (
     "connect once with ssh and compare the fingerprint, or pass --accept-new-host-keys"
 )

@@ -114,9 +114,14 @@ def translate(host: str, text: str) -> HostError | None:
     text = text.replace("\r\n", "\n")  # as ssh ends most of its lines
     denied = DENIED.search(text)
     if denied:
-        asks = any(method in (denied[1] or "") for method in ASKED)
-        message = "it asks for a password or a second factor" if asks else words.REFUSED
-        return AuthenticationFailed(host, message, f"try: ssh {host}")
+        methods = denied[1] or ""
+        message, hint = words.REFUSED, words.REFUSED_HINT
+        if any(method in methods for method in ASKED):
+            # After a key that it accepts, it does not offer publickey any more.
+            refused = "accepted no key, and " if "publickey" in methods else ""
+            message = f"it {refused}asks for a password or a second factor"
+            hint = f"try: ssh {host}"
+        return AuthenticationFailed(host, message, hint)
     for pattern, kind, message, hint in MEANINGS:
         if found := re.search(pattern, text):
             return kind(host, message.format(*found.groups(default="")), hint)

@@ -141,8 +141,7 @@ def _translate_authentication_error(host: str, error: BaseException) -> HostErro
                 'set transport = "openssh" in hosts.toml',
             )
         case paramiko.AuthenticationException():
-            hint = f"try: ssh {host}; then check user and identity_file in hosts.toml"
-            return AuthenticationFailed(host, words.REFUSED, hint)
+            return AuthenticationFailed(host, words.REFUSED, words.REFUSED_HINT)
     return None
 
 
@@ -164,7 +163,8 @@ def _translate_connection_error(host: str, error: BaseException) -> HostError:
             return error
         case NoValidConnectionsError():
             causes = [f"{to[0]} port {to[1]}: {e.args[-1]}" for to, e in error.errors.items()]
-            return Unreachable(host, f"no SSH connection: {'; '.join(causes)}", f"try: ssh {host}")
+            message = f"no SSH connection: {'; '.join(causes)}"
+            return Unreachable(host, message, words.NO_ANSWER_HINT)
         case UnicodeError():
             return Unreachable(host, f"its name is unknown: {error}", words.UNKNOWN_NAME_HINT)
         case socket.gaierror():

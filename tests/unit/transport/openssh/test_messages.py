@@ -57,3 +57,16 @@ def test_a_setting_of_the_configuration_is_named(text, kind, message):
 def test_the_end_of_sshs_line_is_not_part_of_the_message():
     error = translate("gpu-01", "ssh: connect to host b port 22: Connection refused\r\nstdio\r\n")
     assert error.message == "no SSH connection: b port 22: Connection refused"
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ("publickey", "it refused every key that was offered"),
+        ("publickey,password", "it accepted no key, and asks for a password or a second factor"),
+        ("keyboard-interactive", "it asks for a password or a second factor"),
+    ],
+)
+def test_a_refused_login_says_whether_a_key_was_accepted(methods, message):
+    error = translate("gpu-01", f"bob@gpu-01: Permission denied ({methods}).")
+    assert error.message == message
