@@ -1,0 +1,3 @@
+import layers
+
+layers.train()
