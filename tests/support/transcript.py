@@ -18,7 +18,8 @@ on a machine then.
 
 What a file stores was printed like this once. Two recordings are the same if `normal` gives the
 same: run names, sizes, times and other values that differ from run to run become a placeholder.
-Lines of several tasks come in any order, so they are grouped by what they are about.
+Lines of several tasks come in any order, and so do a task's states and its log, so they are grouped
+by what they are about.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def _normal_output(lines: Iterable[str]) -> Iterator[str]:
         if PASSING.fullmatch(line):
             continue
         about = ABOUT.match(line)
-        key = next(filter(None, about.groups()), "") if about else ""
+        key = " ".join(next(each for each in about.groupdict().items() if each[1])) if about else ""
         group = groups.setdefault(key, [])
         text = _normal_line(line, is_log=bool(about and about["log"]))
         if not key or text not in group[-1:]:
