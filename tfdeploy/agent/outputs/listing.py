@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import time
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ...shared import records, state_file
 from ...shared.event_records import EVENTS
@@ -18,7 +18,8 @@ from ...shared.protocol.outputs import FoundFiles, MissingPath, SpecialFile, Tas
 from ...shared.records import Launch
 from ...shared.units import ANY, SET, Unit, Walk
 from .. import paths
-from .saves import Saves
+from ..machine import lock
+from .saves import CHECKPOINT, Saves
 
 Files = Dict[str, Tuple[int, int]]  # the size and the mtime in ns of each path
 
@@ -182,12 +183,16 @@ def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> 
     wrote, copies of the chief's checkpoints, and what was in those folders before the run."""
     has_events = has_collected_events(launch)
     saves = os.path.normpath(launch.checkpoint_dir)
+    named_ns = _named_ns(task_dir, saves)  # before the names: what is saved meanwhile is newer
     sets = state_file.read(paths.checkpoints(task_dir, saves)) if launch.is_chief else []
     saved = Saves(task_dir, launch) if folders else None
     copies = load_given(task_dir)
     for unit in all_units(walk, task_dir, folders):
         folder, name = os.path.split(unit.path)
-        is_set = os.path.normpath(folder) == saves and _is_held(name, unit.kind, sets)
+        is_set = os.path.normpath(folder) == saves and (
+            _is_held(name, unit.kind, sets)
+            or (bool(sets) and _is_being_saved(name, unit, named_ns))
+        )
         is_event = has_events and EVENTS in name
         is_older = saved and os.path.isabs(unit.path) and not saved.is_of_run(unit.files)
         is_copy = copies and all(is_given(task_dir, copies, *f) for f in unit.files.items())
@@ -208,6 +213,23 @@ def _is_held(name: str, kind: str, sets: List[str]) -> bool:
     return bool(sets) and (
         name == state_file.STATE or any(state_file.is_part(name, checkpoint) for checkpoint in sets)
     )
+
+
+def _named_ns(task_dir: str, folder: str) -> Optional[int]:
+    """Return when a live task last named its checkpoints in the state file of `folder`, in ns."""
+    file = os.path.join(paths.checkpoints(task_dir, folder), state_file.STATE)
+    try:
+        return os.stat(file).st_mtime_ns if lock.is_live(task_dir) else None
+    except OSError:  # it is being replaced
+        return None
+
+
+def _is_being_saved(name: str, unit: Unit, named_ns: Optional[int]) -> bool:
+    """Return whether a live task has written a checkpoint that its state file does not name yet.
+    After its end, one that was never named is an output."""
+    is_checkpoint = unit.kind == SET or bool(CHECKPOINT.fullmatch(name))
+    newest_ns = max(mtime_ns for _, mtime_ns in unit.files.values())
+    return is_checkpoint and named_ns is not None and newest_ns > named_ns
 
 
 def all_units(walk: Walk, task_dir: str, folders: List[str]) -> Iterator[Unit]:

@@ -14,6 +14,7 @@ import pytest
 from support.chief import TASK, save, seen_by_programs
 from support.host_outputs import ODD_NAMES, errors, hold_outputs, start_task
 
+from tfdeploy.agent.machine import lock
 from tfdeploy.agent.outputs import hold, listing
 from tfdeploy.shared import units
 from tfdeploy.shared.protocol.outputs import MissingPath, UnitToHold
@@ -71,6 +72,21 @@ def test_files_that_are_collected_in_another_way_are_not_listed(work):
     save(work / "checkpoints", 7, keep=[3])
     write(work, "logs/events.out.tfevents.1.host", "__pycache__/a.pyc")
     assert list_outputs() == {}
+
+
+def test_a_checkpoint_that_is_not_named_yet_is_an_output_only_after_the_end(work):
+    (work / "checkpoints").mkdir()
+    save(work / "checkpoints", 3)
+    names = ["model.ckpt-7.index", "model.ckpt-7.data-00000-of-00001", "model.keras"]
+    write(work / "checkpoints", *names)
+    state_ns = (work / "checkpoints/checkpoint").stat().st_mtime_ns
+    for name in names:
+        os.utime(work / "checkpoints" / name, ns=(state_ns + 1, state_ns + 1))
+    held = lock.acquire(str(work.parent))
+    assert [*list_outputs()] == ["checkpoints/model.keras"]
+    os.close(held)
+    (work.parent / "state.json").write_text("{}")
+    assert {*list_outputs()} == {"checkpoints/model.keras", "checkpoints/model.ckpt-7"}
 
 
 def test_files_of_the_release_and_cluster_files_are_not_listed(root, tmp_path):
