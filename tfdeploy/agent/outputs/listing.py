@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from ...shared import records, state_file
 from ...shared.event_records import EVENTS
 from ...shared.protocol.outputs import FoundFiles, MissingPath, SpecialFile, TaskOutputs, Total
-from ...shared.records import Launch
+from ...shared.records import ENDED, Launch, TaskState
 from ...shared.units import ANY, SET, Unit, Walk
 from .. import paths
 from ..machine import lock
@@ -216,11 +216,14 @@ def _is_held(name: str, kind: str, sets: List[str]) -> bool:
 
 
 def _named_ns(task_dir: str, folder: str) -> Optional[int]:
-    """Return when a live task last named its checkpoints in the state file of `folder`, in ns."""
+    """Return when a task that runs last named its checkpoints in the state file of `folder`, in ns;
+    None if it has ended, or has named none."""
     file = os.path.join(paths.checkpoints(task_dir, folder), state_file.STATE)
     try:
-        return os.stat(file).st_mtime_ns if lock.is_live(task_dir) else None
-    except OSError:  # it is being replaced
+        state = records.load(TaskState, paths.state(task_dir)).state
+        runs = state not in ENDED and lock.is_live(task_dir)
+        return os.stat(file).st_mtime_ns if runs else None
+    except (OSError, ValueError, TypeError):
         return None
 
 

@@ -16,9 +16,10 @@ from support.host_outputs import ODD_NAMES, errors, hold_outputs, start_task
 
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.outputs import hold, listing
-from tfdeploy.shared import units
+from tfdeploy.shared import records, units
 from tfdeploy.shared.protocol.outputs import MissingPath, UnitToHold
 from tfdeploy.shared.protocol.record import to_json
+from tfdeploy.shared.records import TaskState
 
 HDF5 = b"\x89HDF\r\n\x1a\n" + bytes([0, 0, 0, 0, 0, 8, 8, 0]) + bytes(24)
 
@@ -83,10 +84,18 @@ def test_a_checkpoint_that_is_not_named_yet_is_an_output_only_after_the_end(work
     for name in names:
         os.utime(work / "checkpoints" / name, ns=(state_ns + 1, state_ns + 1))
     held = lock.acquire(str(work.parent))
+    _store_state(work, "READY")
     assert [*list_outputs()] == ["checkpoints/model.keras"]
-    os.close(held)
-    (work.parent / "state.json").write_text("{}")
-    assert {*list_outputs()} == {"checkpoints/model.keras", "checkpoints/model.ckpt-7"}
+    all_of_it = {"checkpoints/model.keras", "checkpoints/model.ckpt-7"}
+    _store_state(work, "SUCCEEDED")
+    assert {*list_outputs()} == all_of_it
+    _store_state(work, "READY")
+    os.close(held)  # its supervisor was killed
+    assert {*list_outputs()} == all_of_it
+
+
+def _store_state(work, state):
+    records.write(str(work.parent / "state.json"), records.to_json(TaskState(state, 0.0)))
 
 
 def test_files_of_the_release_and_cluster_files_are_not_listed(root, tmp_path):
