@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from support.command_line import error_of
 
 from .conftest import ROOT
 
@@ -59,26 +58,3 @@ def test_a_pair_that_cannot_reach_each_other_is_named(project):
     assert done.returncode == 1
     assert "ps:0 on ps0: chief, worker1 can't reach it at chief:2777" in done.stderr
     assert "hosts.ps0.address" in done.stderr
-
-
-def test_a_host_without_tensorflow_is_named_with_its_log(project):
-    project.edit(('address = "worker1"', 'address = "worker1"\npython = "/usr/bin/python3"'))
-    project.ok("push")
-    done = project.tfdeploy("start")
-    assert done.returncode == 1
-    assert "worker:1 on worker1: it ended: exit 1" in done.stderr
-    assert "ModuleNotFoundError: No module named" in done.stderr
-
-
-def test_bad_hosts_do_not_hide_each_other_or_affect_good_hosts(project):
-    project.edit(
-        ('address = "ps0"', 'address = "ps0"\nport = 22299'),
-        ('address = "ps1"', 'address = "ps1"\nuser = "nobody"'),
-        ('address = "worker1"', 'address = "worker1"\npython = "/opt/none/python"'),
-    )
-    done = project.tfdeploy("push")
-    assert done.returncode == 1
-    assert "ps0: no SSH connection" in done.stderr
-    assert "ps1: it refused every key" in done.stderr
-    assert "worker1: can't run /opt/none/python" in done.stderr
-    assert "chief:" not in error_of(done)

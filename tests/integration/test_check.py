@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 from pathlib import Path
 
 import pytest
 from support.nvidia_smi import StubNvidiaSmi
-from support.ports import free_ports
 from support.waiting import until
 
 from tfdeploy.agent.machine import interfaces
@@ -194,17 +192,6 @@ def test_a_missing_tensorflow_is_only_a_note_if_the_command_is_not_python(world)
     assert all("can't import TensorFlow" in note for note in document["notes"])
 
 
-def test_a_port_that_another_program_uses_is_an_error(make_project):
-    project = make_project()
-    name, host = next(iter(project.hosts.items()))
-    with socket.create_server(("", host["ports"][0])):
-        document = check(project, 1)
-    [error] = document["errors"]
-    assert error.startswith(
-        f"{name}: port {host['ports'][0]} for ps:0 is taken by pid {os.getpid()}"
-    )
-
-
 def test_ports_that_a_run_holds_are_errors_that_name_the_run(make_project):
     project = make_project()
     project.flags = ["--hold"]
@@ -285,16 +272,6 @@ def test_ports_need_not_be_reached_if_ready_is_process(by_ssh, tmp_path):
 
 def test_ports_that_the_start_will_choose_are_checked_too(make_project):
     assert check(make_project(ports="auto"))["errors"] == []
-
-
-def test_an_unreachable_host_does_not_hide_the_others(by_ssh, tmp_path):
-    hosts = by_ssh.hosts()
-    [port] = free_ports(1)
-    gone = {"hostname": "127.0.0.1", "port": port, "workers": 0, "spare": True}
-    project = by_ssh.project(hosts={**hosts, "gone": {**hosts["two"], **gone}})
-    document = check(project, 1)
-    assert [*document["hosts"]] == ["one", "two"]
-    assert any(error.startswith("gone: ") for error in document["errors"])
 
 
 def test_hosts_that_share_a_directory_are_an_error_with_the_line_to_write(by_ssh, tmp_path):
