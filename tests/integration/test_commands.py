@@ -294,33 +294,6 @@ def test_run_ends_when_a_ps_fails_permanently(world):
     assert project.processes() == {}
 
 
-def test_run_continues_when_a_killed_ps_is_restarted(world):
-    # Long enough for a busy host to report the state BACKOFF.
-    project = world.pushed("--hold", top={"restart": {"delay_s": 5}})
-    with project.start_command("run") as running:
-        running.wait_for_output("step 3")
-        before = project.status()["ps:0"]["pid"]
-        os.kill(before, signal.SIGKILL)
-        running.wait_for_output("BACKOFF   ps:0")
-        until(lambda: project.status()["ps:0"]["state"] == "READY", "the ps again")
-        after = project.status()
-        assert after["ps:0"]["pid"] != before
-        assert after["ps:0"]["restarts"] == 1
-        assert after["ps:0"]["reason"] == "killed by SIGKILL; restart 1 of 10"
-        assert running.interrupt() == 130
-
-
-def test_ctrl_c_in_run_stops_following_and_no_task(world):
-    project = world.pushed("--hold")
-    with project.start_command("run") as running:
-        running.wait_for_output("worker:0 step 3")
-        assert running.interrupt() == 130
-    assert f"run {project.runs[-1]} continues" in running.output
-    for command in ("attach", "logs -f", "status", "collect", "stop"):
-        assert f"tfdeploy {command}" in running.output
-    assert [task["state"] for task in project.status().values()] == ["READY"] * 3
-
-
 @LOCAL_ONLY
 def test_ctrl_c_before_all_tasks_are_ready_stops_them(world):
     training = {"ready_timeout_s": 600}
