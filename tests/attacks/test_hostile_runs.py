@@ -58,7 +58,8 @@ class HostileClone:
     def own_files(self):
         """Return all that the user has outside of the clone and of tfdeploy's own folders."""
         files = [file for file in self.home.rglob("*") if file.is_file()]
-        inside = (self.folder, self.home / ".tfdeploy", self.home / ".cache", self.home / ".config")
+        of_tfdeploy = (".tfdeploy", ".cache", ".config", ".local/state/tfdeploy")
+        inside = (self.folder, *(self.home / name for name in of_tfdeploy))
         own = [file for file in files if not any(map(file.is_relative_to, inside))]
         return {str(file.relative_to(self.home)): file.read_text() for file in own}
 

@@ -143,7 +143,7 @@ ABOUT = re.compile(
 LOG_NUMBERS = re.compile(r"-?\d[\d.,e-]*")
 # What is printed only if something takes long, or if it is seen before it passes.
 PASSING = re.compile(
-    r"! waiting for hosts? .*|! \S+: reading its checkpoints|STARTING\s.*"
+    r"! waiting for hosts? .*|! \S+: reading its checkpoints|(?:STARTING|RUNNING)\s.*"
     r"|(?:! )?(?:to )?\S+: [\d.]+ \w?B of [\d.]+ \w?B.*"
     r"|READY\s.* (?:trial \d+: .*|waits for a trial)"
 )

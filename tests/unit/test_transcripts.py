@@ -82,7 +82,7 @@ def test_what_a_user_reads_is_compared(one, other):
 
 
 def test_lines_of_several_tasks_may_come_in_any_order_and_those_of_one_may_not():
-    one, two = "RUNNING   ps:0  here  pid 1", "RUNNING   worker:0  here  pid 2"
+    one, two = "BACKOFF   ps:0  here  pid 1", "BACKOFF   worker:0  here  pid 2"
     ready = "READY     ps:0  here  pid 1"
     assert shown(one, two, ready) == shown(two, one, ready)
     assert shown(one, ready) != shown(ready, one)
