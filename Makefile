@@ -73,7 +73,7 @@ costs: .venv/.ready-to-develop
 # ONE names a session: make transcripts ONE=first_command
 transcripts: .venv/.ready-to-develop
 	tests/hosts/install-missing rsync ssh iproute2 torch
-	.venv/bin/pytest -n 2 -m slow --record tests/integration/test_transcripts.py $(if $(ONE),-k $(ONE))
+	.venv/bin/pytest -n 2 -m slow --record tests/integration/test_transcripts.py$(if $(ONE),::test_a_session_prints_what_is_stored[$(ONE)])
 	.venv/bin/python docs/generate.py
 
 quick: .venv/.ready-to-develop

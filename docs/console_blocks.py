@@ -31,7 +31,7 @@ BLOCK = re.compile(r"<!-- transcript (\w+)((?: \d+)*) -->\n```console\n(.*?)```\
 ANY_BLOCK = re.compile(r"^```[^\n]*\n.*?^```$|(?:^ {4}[^\n]*\n)+", re.DOTALL | re.MULTILINE)
 # Lines that only tfdeploy prints.
 OUTPUT = re.compile(
-    r"^ *(?:(?:error|note|hint|warning): |(?:READY|RUNNING|STOPPED|SUCCEEDED|FAILED) +\w+:\d"
+    r"^ *(?:(?:error|note|hint|warning): |[A-Z]{4,9} +\w+:\d|checkpoint /|output /"
     r"|\w+:\d+@\S+ \| |run \d{8}-|pushed release )",
     re.MULTILINE,
 )

@@ -123,12 +123,13 @@ VALUES = tuple(
         (r"\d+(\.\d+)? ?(B|kB|KiB|MB|MiB|GB|GiB|TB)\b", "SIZE"),
         (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?Z?", "TIME"),
         (r"\b\d\d:\d\d:\d\d\b", "TIME"),
-        (r"\b(\d+(\.\d+)? ?(ms|s|min|h|d)|\d+(h|min|m) ?\d+(min|m|s))\b", "TIME"),
-        (r"\b(step|loss|pid|accuracy|port) -?\d[\d.e-]*", r"\1 N"),
+        (r"(?<!within )\b(\d+(h|min|m) ?\d+(min|m|s)|\d+(\.\d+)? ?(ms|s|min|m|h|d))\b", "TIME"),
+        (r"\b(step|loss|pid|accuracy) -?\d[\d.e-]*", r"\1 N"),
         (r"ckpt-\d+", "ckpt-N"),
-        (r"\d+\.\d+(e[+-]?\d+)?%?", "N"),
-        (r"(?<!exit )(?<![\w.-])\d{3,}(?![\w.])", "N"),
-        (r"\s{2,}", "  "),
+        (r"(?<![\d.])\d+\.\d+\.\d+(?!\.?\d)", "VERSION"),
+        (r"(?<![\d.])\d+\.\d+(e[+-]?\d+)?%?(?!\.?\d)", "N"),  # no address
+        (r"(?<!exit )(?<![\w.-])(?!22\d\d\b)\d{3,}(?![\w.])", "N"),  # not TensorFlow's ports
+        (r"(?<=\S)(?<!^!) {2,}", "  "),  # the start of a line stays
         (r"\s+$", ""),
     )
 )
@@ -143,9 +144,10 @@ ABOUT = re.compile(
 LOG_NUMBERS = re.compile(r"-?\d[\d.,e-]*")
 # What is printed only if something takes long, or if it is seen before it passes.
 PASSING = re.compile(
-    r"! waiting for hosts? .*|! \S+: reading its checkpoints|(?:STARTING|RUNNING)\s.*"
+    r"! waiting for hosts? .*|! \S+: reading its checkpoints"
+    rf"|(?:STARTING|RUNNING) +{TASK} +\S+(?:  pid \d+)?(?:  killed by \w+; restart \d+ of \d+)?"
     r"|(?:! )?(?:to )?\S+: [\d.]+ \w?B of [\d.]+ \w?B.*"
-    r"|READY\s.* (?:trial \d+: .*|waits for a trial)"
+    rf"|READY +{TASK} +\S+  pid \d+  (?:trial \d+: \w+=[\d.]+|waits for a trial)"
 )
 
 
@@ -175,7 +177,8 @@ def _normal_output(lines: Iterable[str]) -> Iterator[str]:
         key = " ".join(next(each for each in about.groupdict().items() if each[1])) if about else ""
         group = groups.setdefault(key, [])
         text = _normal_line(line, is_log=bool(about and about["log"]))
-        if not key or text not in group[-1:]:
+        # A program prints a step as often as it has time for.
+        if not (about and (about["log"] or about["file"])) or text not in group[-1:]:
             group.append(text)
     for key in sorted(groups):
         yield from groups[key]
