@@ -365,8 +365,8 @@ def test_a_proxy_command_is_used(site, one, tmp_path):
 
 PROXIES = {
     r"printf 'proxy 2.0\n\033[1mno token\n' >&2; exit 7": r"proxy 2.0; \x1b[1mno token",
-    "printf 'no end of line' >&2; sleep 1": "no end of line",
-    "head -c 1000000 /dev/zero | tr '\\0' x >&2": f"{'x' * 160}…",
+    "printf 'no end of line' >&2; sleep 1; exit 1": "no end of line",
+    "head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1": f"{'x' * 160}…",
 }
 
 
@@ -519,6 +519,27 @@ def busy_sshd(sshd, monkeypatch) -> Iterator[Sshd]:
 def test_a_connection_that_sshd_drops_under_load_is_retried(site, busy_sshd):
     site.add_host("one", busy_sshd)
     assert site.echo() == b"on\n"
+
+
+@pytest.mark.parametrize("busy", ["one", "gate"])
+def test_a_connection_that_is_dropped_behind_a_proxy_command_is_retried(site, one, busy_sshd, busy):
+    for name in ("one", "gate"):
+        site.add_host(name, busy_sshd if name == busy else one)
+    proxy = f"echo 'a harmless line' >&2; exec ssh -F {site.ssh_config} -W $1:$2 gate"
+    (site.folder / "proxy.sh").write_text(proxy)
+    site.entries["one"]["ProxyCommand"] = f"sh {site.folder}/proxy.sh %h %p"
+    assert site.echo() == b"on\n"
+
+
+def test_a_proxy_command_that_prints_does_not_hide_that_the_host_gave_no_answer(site, monkeypatch):
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 1)
+    (site.folder / "proxy.sh").write_text("echo 'touch the key' >&2; exec cat > /dev/null")
+    site.entries["one"] = {"HostName": ADDRESS, "ProxyCommand": f"sh {site.folder}/proxy.sh"}
+    with pytest.raises(Unreachable) as lost:
+        site.echo()
+    assert lost.value.message == (
+        "no SSH connection through ProxyCommand: no answer within 1 s; touch the key"
+    )
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import paramiko
 from paramiko.ssh_exception import NoValidConnectionsError
 
 from tfdeploy.transport import ATTEMPTS, CLOCK, wait_before_retry
+from tfdeploy.transport.rsync import DROPPED
 from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S
 from tfdeploy.transport.ssh.errors import (
     CONNECT_FAILED,
@@ -178,10 +179,19 @@ def _open_through_proxy(
     try:
         _open(connection, config)
     except SSH_ERRORS as error:
-        failure = "" if _is_refusal(error) else proxy.failure()
-        if failure:
+        if failure := _proxy_failure(error, proxy):
             raise ProxyFailed(failure) from None
         raise
+
+
+def _proxy_failure(error: BaseException, proxy: ProxyProcess) -> str:
+    """Return why no connection was made through a ProxyCommand, in its own words; "" if the error
+    says more."""
+    if _is_refusal(error) or isinstance(error, HandshakeTimedOut):  # it has reached the host
+        return ""
+    if not isinstance(error, NoAnswer):
+        return proxy.failure()
+    return f"{error}; {printed}" if (printed := proxy.printed()) else ""
 
 
 def _connect_socket(config: SshConfig) -> socket.socket:
@@ -270,8 +280,10 @@ def _close(connections: Sequence[fabric.Connection | ProxyProcess]) -> None:
 def _was_dropped(error: BaseException) -> bool:
     """Return whether sshd dropped the handshake: above MaxStartups it closes connections before its
     banner. An unfinished handshake may only mean a busy sshd."""
-    if _is_refusal(error) or isinstance(error, ProxyFailed):
+    if _is_refusal(error):
         return False
+    if isinstance(error, ProxyFailed):  # it may be an ssh to a jump host
+        return bool(DROPPED.search(str(error).encode()))
     dropped = EOFError | ConnectionResetError | HandshakeTimedOut
     return isinstance(error, dropped) or "banner" in str(error)
 

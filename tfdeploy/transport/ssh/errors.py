@@ -54,7 +54,7 @@ class JumpHostMayNotConnect(paramiko.SSHException):
 
 
 class ProxyFailed(paramiko.SSHException):
-    """No connection came about through a ProxyCommand; the message is in its own words."""
+    """No connection was made through a ProxyCommand; the message is in its own words."""
 
 
 class MissingKeys(paramiko.AuthenticationException):

@@ -42,13 +42,18 @@ class ProxyProcess:
         self._reader.start()
 
     def failure(self) -> str:
-        """Return why no connection came about, in its own words; "" if it has none."""
+        """Return why it failed, in its own words; "" if it runs or has exited with 0, as `ssh -W`
+        does if the host closes the connection."""
+        printed, code = self.printed(), self._process.returncode
+        return (printed or f"it exited with {code}") if code else ""
+
+    def printed(self) -> str:
+        """Return the last lines of its standard error; "" if there are none."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(EXIT_WAIT_S)
         if self._process.returncode is not None:
             self._reader.join(EXIT_WAIT_S)
-        printed = last_words(bytes(self._errors)) if self._errors.strip() else ""
-        return printed or (f"it exited with {code}" if (code := self._process.returncode) else "")
+        return last_words(bytes(self._errors)) if self._errors.strip() else ""
 
     def close(self) -> None:
         self.socket.close()
