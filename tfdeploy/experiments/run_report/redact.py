@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.config.cluster import JOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfdeploy.config.inventory import Inventory
 
@@ -29,7 +29,9 @@ HARMLESS = re.compile(r"[-+]?[0-9.]{1,8}|true|false|yes|no|on|off|", re.I)
 ASSIGNMENT = re.compile(r"(?P<name>-{0,2}[\w.-]+)=(?P<value>.+)", re.S)
 PASSWORD_IN_URL = re.compile(r"(://[^\s/:@]*):[^\s/@]+@")
 TOKEN_IN_URL = re.compile(
-    rf"(://)[^\s/:@]{{20,}}(?=@)|([?&][\w-]*(?:{SECRET_WORDS}|sig)[\w-]*=)[^\s&#\"']+", re.I
+    r"(://)[^\s/:@]{20,}(?=(?::[^\s/@]*)?@)"
+    rf"|([?&][\w-]*(?:{SECRET_WORDS}|sig)[\w-]*=)[^\s&#\"']+",
+    re.I,
 )
 
 
@@ -59,6 +61,13 @@ def hide_in_urls(text: str) -> str:
     return TOKEN_IN_URL.sub(rf"\1\2{HIDDEN}", PASSWORD_IN_URL.sub(rf"\1:{HIDDEN}@", text))
 
 
+def any_of(secrets: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern for all of these values; the longest come first, because one may begin with
+    another."""
+    longest_first = sorted(secrets, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
 class Redactor:
     """Replaces the secrets of a run in any text. `environment` is this command's: values of
     training.secrets are stored nowhere, but may still be in it."""
@@ -66,9 +75,7 @@ class Redactor:
     def __init__(self, inventory: Inventory, environment: Mapping[str, str]) -> None:
         values = {value for name, value in _variables(inventory) if SECRET_NAME.search(name)}
         values |= {environment.get(name, "") for name in inventory.training.secrets}
-        values = {value for value in values if len(value) >= MIN_SECRET}
-        longest_first = sorted(values, key=len, reverse=True)
-        self._secrets = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._secrets = any_of(value for value in values if len(value) >= MIN_SECRET)
 
     def __call__(self, text: str) -> str:
         text = hide_in_urls(self._secrets.sub(HIDDEN, text))

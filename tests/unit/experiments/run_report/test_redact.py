@@ -30,6 +30,8 @@ def test_only_plain_numbers_and_switches_of_variables_are_shown(name, value, sho
         (["http://me:pw@host/x"], [f"http://me:{HIDDEN}@host/x"]),
         (["http://h/x?a=1&access_token=t#b"], [f"http://h/x?a=1&access_token={HIDDEN}#b"]),
         (["https://ghp_0123456789abcdefghij@h/x"], [f"https://{HIDDEN}@h/x"]),
+        (["https://ghp_0123456789abcdefghij:@h"], [f"https://{HIDDEN}:@h"]),
+        (["https://ghp_0123456789abcdefghij:x-oauth@h"], [f"https://{HIDDEN}:{HIDDEN}@h"]),
         (["ssh://vera@gate", "http://h/?page=2"], ["ssh://vera@gate", "http://h/?page=2"]),
     ],
 )
