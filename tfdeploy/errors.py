@@ -63,6 +63,10 @@ class TfdeployError(Exception):
         named = tuple(line for line in own if EXCEPTION.match(plain_text(line)))
         return self._copy(log=(named or own)[-1:])
 
+    def without_log(self) -> TfdeployError:
+        """Return a copy of this error without the lines of a log."""
+        return self._copy(log=())
+
     def _copy(self, **changes: object) -> Self:
         copy = type(self).__new__(type(self), *self.args)
         copy.__dict__ |= {**self.__dict__, **changes}
@@ -215,6 +219,10 @@ class FleetError(TfdeployError):
     def __init__(self, errors: Sequence[TfdeployError], hint: str = "") -> None:
         super().__init__("\n".join(_merge_similar(errors)), hint)
         self.errors = tuple(errors)
+
+    def without_log(self) -> TfdeployError:
+        """Return a copy of this error without the lines of logs."""
+        return FleetError([error.without_log() for error in self.errors], self.hint)
 
 
 @contextmanager

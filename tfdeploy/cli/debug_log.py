@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tfdeploy.errors import TfdeployError
 from tfdeploy.folders.user_folders import make_private, state_folder
 from tfdeploy.formatting.humanize import escape_line
 
@@ -66,7 +67,7 @@ class LogFile:
 
 
 class _LogHandler(logging.Handler):
-    """Writes records as lines that begin with the time."""
+    """A handler that writes records as lines that begin with the time."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         super().__init__()
@@ -95,7 +96,9 @@ def logged(command: str, verbosity: int) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            _log.info("%s: %s", type(error).__name__, error)
+            # A task's log may have values of training.secrets, which only hosts.toml names.
+            said = error.without_log() if isinstance(error, TfdeployError) else error
+            _log.info("%s: %s", type(error).__name__, said)
             if file and not hasattr(error, "exit_code"):
                 file.write(hide(traceback.format_exc()))
             raise
@@ -120,13 +123,13 @@ def shown(arguments: Sequence[str]) -> list[str]:
 
 def hide(text: str) -> str:
     """Return a text without the secrets of URLs, and without the values of this process' variables
-    that their names say to be secret."""
-    from tfdeploy.experiments.run_report.redact import HIDDEN, SECRET_NAME, hide_in_urls
+    that their names say to be secret: paths of files, as of an agent's socket, are not."""
+    from tfdeploy.experiments.run_report.redact import HIDDEN, SECRET_NAME, any_of, hide_in_urls
 
-    for name, value in os.environ.items():
-        if len(value) >= MIN_SECRET and value[0] != "/" and SECRET_NAME.search(name):
-            text = text.replace(value, HIDDEN)
-    return hide_in_urls(text)
+    named = (value for name, value in os.environ.items() if SECRET_NAME.search(name))
+    long = (value for value in named if len(value) >= MIN_SECRET)
+    secrets = (value for value in long if not (value[0] == "/" and os.access(value, os.F_OK)))
+    return hide_in_urls(any_of(secrets).sub(HIDDEN, text))
 
 
 def _wanted_by_variable() -> int:

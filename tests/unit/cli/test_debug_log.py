@@ -13,6 +13,7 @@ from tfdeploy import cli
 from tfdeploy.cli import debug_log
 from tfdeploy.cli.command import verbose_after_name
 from tfdeploy.cli.debug_log import MAX_BYTES, LogFile, hide, shown
+from tfdeploy.errors import FleetError, TaskFailed
 
 
 @pytest.fixture
@@ -120,10 +121,23 @@ def test_values_of_variables_and_words_for_programs_are_hidden(given, expected):
     assert " ".join(shown(given.split())) == expected
 
 
-def test_secrets_of_the_environment_are_hidden(monkeypatch):
-    monkeypatch.setenv("WANDB_API_KEY", "w4ndbw4ndb")
-    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent/sock")
-    assert hide("w4ndbw4ndb at /run/agent/sock") == "(hidden) at /run/agent/sock"
+def test_secrets_of_the_environment_are_hidden_and_files_are_not(monkeypatch, tmp_path):
+    secrets = ("w4ndbw4ndb", "w4ndbw4ndb-longer", "/base64/of+a/key=")
+    for number, secret in enumerate(secrets):
+        monkeypatch.setenv(f"KEY_{number}", secret)
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path))
+    assert hide(f"{secrets} at {tmp_path}") == f"{('(hidden)',) * 3} at {tmp_path}"
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_end_of_a_task_s_log_is_not_in_the_log_of_a_command(state, together):
+    failed = TaskFailed("worker:0", "gpu-01", "it ended", "a hint", log=("the key is hunter2",))
+    error = FleetError([failed, TaskFailed("ps:0", "b", "exit 7")]) if together else failed
+    with pytest.raises(type(error)), debug_log.logged("status", 0):
+        raise error
+    text = (state / "status.log").read_text()
+    assert "worker:0 on gpu-01: it ended" in text
+    assert "hunter2" not in text
 
 
 @pytest.mark.parametrize(
