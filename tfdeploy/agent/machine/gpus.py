@@ -124,7 +124,7 @@ def _used_refusal(gpu: Gpu, users: List[GpuProcess]) -> Refusal:
         "GPU {} is taken by {}: {:.1f} of its {:.1f} GiB are in use".format(
             gpu.index, "; ".join(names) or "processes that are not visible", used, total
         ),
-        "{}, {}use fewer or other GPUs, or set gpus_shared = true, which starts beside it".format(
+        "{}; {}use fewer or other GPUs; or set gpus_shared = true, which starts beside it".format(
             leases.WAIT, stop
         ),
         busy=True,

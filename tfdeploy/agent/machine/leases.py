@@ -34,7 +34,7 @@ SUPERVISOR_COMMAND = re.compile(
 
 
 # For a port or GPU that is in use: the queue waits for other programs, too.
-WAIT = "wait with --queue or --wait 1h of start, run or resume"
+WAIT = "wait for it with --queue or --wait 1h"
 SAYS = re.compile(rb" @tfdeploy/(queue|until)/")  # see queue/places.py
 
 
@@ -163,10 +163,10 @@ def holders() -> List[Holder]:
 
 
 def stop_hint(holder: Holder) -> str:
-    """Return how the holder's run is stopped, with a comma; "" if this user can't stop it."""
+    """Return how the holder's run is stopped, with a semicolon; "" if this user can't stop it."""
     if not holder.run or holder.user != process.user_name(os.geteuid()):
         return ""
-    return "stop it in the folder of {} with tfdeploy stop --run {}, ".format(
+    return "stop it in the folder of project {} with tfdeploy stop --run {}; ".format(
         holder.project, holder.run
     )
 
@@ -176,7 +176,7 @@ def taken_refusal(name: str, holder: Holder) -> Refusal:
     other = "use fewer or other GPUs" if name.startswith("GPU") else 'set ports = "auto"'
     return Refusal(
         "{} is taken by {}".format(name, holder.description),
-        "{}, {}or {}".format(WAIT, stop_hint(holder), other),
+        "{}; {}or {}".format(WAIT, stop_hint(holder), other),
         held_by=holder.run,
         busy=True,
     )

@@ -23,9 +23,11 @@ def require_free(port: int, task: str) -> None:
     mark = process.read_mark(pid) if pid else None
     raise Refusal(
         "port {} for {} is taken by {}".format(port, task, holder),
-        "stop what is left of it in the folder of {} with tfdeploy stop --run {}".format(*mark[:2])
+        "stop what is left of it in the folder of project {} with tfdeploy stop --run {}".format(
+            *mark[:2]
+        )
         if mark
-        else "stop that process, {}, or give the host other ports".format(leases.WAIT),
+        else "stop that process; {}; or give the host other ports".format(leases.WAIT),
         busy=True,
     )
 

@@ -25,7 +25,7 @@ def test_another_process_on_a_port_is_named():
     start = f"port {stranger.first_line} for worker:1 is taken by pid {stranger.pid} ("
     assert (message.startswith(start), hint) == (
         True,
-        f"stop that process, {leases.WAIT}, or give the host other ports",
+        f"stop that process; {leases.WAIT}; or give the host other ports",
     )
 
 
@@ -35,7 +35,8 @@ def test_a_task_left_by_an_earlier_run_is_named_with_the_stop_command():
         message, hint = port_refusal(int(stale.first_line))
         stale.kill()
     assert message.endswith("ps:1 of run r-7 of digits")
-    assert hint == "stop what is left of it in the folder of digits with tfdeploy stop --run r-7"
+    stop = "in the folder of project digits with tfdeploy stop --run r-7"
+    assert hint == f"stop what is left of it {stop}"
 
 
 def test_a_hidden_process_is_reported_with_its_user(tmp_path):

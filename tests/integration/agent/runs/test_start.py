@@ -52,8 +52,8 @@ def test_a_lease_of_another_run_is_refused_at_once_and_names_the_run(release, ho
     ) as refused:
         start.start_tasks([make_launch(argv=[sys.executable], port=port)])
     assert refused.value.held_by == "r-7"
-    stop = "stop it in the folder of digits with tfdeploy stop --run r-7"
-    assert refused.value.hint == f'{leases.WAIT}, {stop}, or set ports = "auto"'
+    stop = "stop it in the folder of project digits with tfdeploy stop --run r-7"
+    assert refused.value.hint == f'{leases.WAIT}; {stop}; or set ports = "auto"'
 
 
 def test_a_lease_of_a_concurrent_start_is_waited_for(release, hold_lease, monkeypatch):

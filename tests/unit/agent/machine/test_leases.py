@@ -14,8 +14,8 @@ USER = pwd.getpwuid(os.getuid()).pw_name
 def test_only_a_run_of_the_same_user_can_be_stopped():
     own = Holder(pid=7, user=USER, project="digits", run="r-7", task="ps:0")
     assert taken_refusal("GPU 0", own).hint == (
-        f"{leases.WAIT}, stop it in the folder of digits with tfdeploy stop --run r-7, "
+        f"{leases.WAIT}; stop it in the folder of project digits with tfdeploy stop --run r-7; "
         "or use fewer or other GPUs"
     )
     other = Holder(pid=7, user="somebody", project="digits", run="r-7", task="ps:0")
-    assert taken_refusal("GPU 0", other).hint == f"{leases.WAIT}, or use fewer or other GPUs"
+    assert taken_refusal("GPU 0", other).hint == f"{leases.WAIT}; or use fewer or other GPUs"

@@ -50,7 +50,7 @@ def test_a_taken_port_is_reported_with_its_holder(release, address):
         port = listener.getsockname()[1]
         message, hint = start_refusal(port=port)
     assert message.startswith(f"port {port} for worker:0 is taken by pid {os.getpid()} (")
-    assert hint == f"stop that process, {leases.WAIT}, or give the host other ports"
+    assert hint == f"stop that process; {leases.WAIT}; or give the host other ports"
 
 
 def test_the_runs_own_port_is_checked_only_on_the_chiefs_host(release):
