@@ -158,7 +158,7 @@ JOBS = {"ps", "worker", "chief", "master", "evaluator"}
 # The modules by which programs use Keras. Keras 2 is tf_keras, or tf.keras if a variable says so.
 KERAS, TF_KERAS, KERAS_2 = "keras", "tensorflow.keras", "tf_keras"
 KERAS_MODULE = re.compile(r"(?:(keras|tf_keras)|tensorflow\.(?:compat\.v[12]\.)?keras)(?:\..*)?")
-# What tells a call of Keras' fit from that of another library.
+# Arguments of Keras' fit that the fit of another library does not have.
 OF_KERAS_FIT = {"epochs", "initial_epoch", "steps_per_epoch", "validation_data", "validation_split"}
 
 

@@ -95,7 +95,7 @@ def _check_release(folder: str, what: str) -> None:
 
 
 def check_gpus(launches: List[Launch], gpus: Dict[int, str]) -> None:
-    """Raise Refusal if the host lacks GPUs that its tasks need, whoever has them now."""
+    """Raise Refusal if the host lacks GPUs that its tasks need, even if all of them were free."""
     need = gpu_need(launches)
     if len([gpu for gpu in need.gpus if gpu in gpus]) >= need.count:
         return

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _ToClient(logging.Handler):
-    """Sends the records of a thread to the client that it serves."""
+    """A handler that sends the records of a thread to the client that it serves."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)

@@ -223,8 +223,8 @@ class Route:
     jumps: tuple[tuple[str, SshConfig], ...]
 
     def __str__(self) -> str:
-        """The user, address and port, and what the connection goes through. Words of a ProxyCommand
-        may have a secret."""
+        """Return the user, address and port, and what the connection goes through, without the
+        words of a ProxyCommand, which may have a secret."""
         jumps = "".join(f" through {jump}" for jump, _ in self.jumps)
         proxy = " through a ProxyCommand" if self.config.proxy_command else ""
         return f"{self.config.user}@{self.config.hostname} port {self.config.port}{jumps}{proxy}"
