@@ -15,6 +15,7 @@ from tfdeploy.commands.stop import stop_reachable
 from tfdeploy.errors import (
     LeaseConflict,
     RunError,
+    TaskError,
     TfdeployError,
     Unreachable,
     individual_errors,
@@ -123,7 +124,7 @@ def _resume_without(
                 queue=queue, waiting=watcher.waiting,
             )  # fmt: skip
         except TfdeployError as error:
-            errors = individual_errors(error)
+            errors = _of_other_hosts(error, without)
             more = {e.host for e in errors if isinstance(e, Unreachable)}
             if not queue and all(isinstance(each, LeaseConflict) for each in errors):
                 queue = Queue(math.inf)
@@ -134,6 +135,13 @@ def _resume_without(
             run = runs.load(run.inventory.file, run.id)
             known = {host.name for host in run.inventory.hosts}
             without = tuple(h for h in (*without, *sorted(more - {*without})) if h in known)
+
+
+def _of_other_hosts(error: TfdeployError, without: tuple[str, ...]) -> list[TfdeployError]:
+    """Return the single errors, without those that `resume` adds: which tasks may still run on the
+    hosts that it leaves out."""
+    errors = individual_errors(error)
+    return [e for e in errors if not (isinstance(e, TaskError) and e.host in without)]
 
 
 def finish(fleet: Fleet, run: Run, ended: RunEnd, *, every: bool = False) -> FinishedRun:

@@ -13,7 +13,14 @@ from tfdeploy import run as runs
 from tfdeploy.cli import training
 from tfdeploy.commands import run as command
 from tfdeploy.commands.following.run_follow import Watcher
-from tfdeploy.errors import LeaseConflict, OutdatedRecord, RunError, Unreachable
+from tfdeploy.errors import (
+    FleetError,
+    LeaseConflict,
+    OutdatedRecord,
+    RunError,
+    TaskError,
+    Unreachable,
+)
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.output.console import Console
 
@@ -53,18 +60,23 @@ def test_a_second_attempt_continues_from_the_record_of_the_first(tmp_path, monke
     assert attempts == [(run, ("a",)), (newer, ("b",))]
 
 
-def test_a_run_whose_gpus_others_have_waits_for_its_turn(tmp_path, monkeypatch):
+TAKEN = LeaseConflict("b", "GPU 0 is taken", "", "r-7")
+LEFT = TaskError("worker:0", "a", "it may still be running: its host, which is left out, …")
+
+
+@pytest.mark.parametrize("conflict", [TAKEN, FleetError([TAKEN, LEFT])], ids=["asked", "launched"])
+def test_a_run_whose_gpus_others_have_waits_for_its_turn(tmp_path, monkeypatch, conflict):
     run, waited = make_run(tmp_path, hosts=HOSTS), []
 
     def resume(*_, queue, **__):
         waited.append(queue and queue.wait_s)
         if len(waited) < 3:
-            raise LeaseConflict("b", "GPU 0 is taken", "", "r-7")
+            raise conflict
         return "resumed"
 
     monkeypatch.setattr(command, "resume", resume)
     monkeypatch.setattr(runs, "load", lambda file, run_id: run)
-    with pytest.raises(LeaseConflict):  # the queue has refused it, too
+    with pytest.raises(type(conflict)):  # the queue has refused it, too
         command._resume_without(FLEET, run, ("a",), Watcher())
     assert command._resume_without(FLEET, run, ("a",), Watcher()) == "resumed"
     assert waited == [None, math.inf, None]
