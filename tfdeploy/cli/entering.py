@@ -12,7 +12,6 @@ import typer
 from tfdeploy.cli import completion, options
 from tfdeploy.cli.command import WATCH, add_command
 from tfdeploy.cli.options import exit_if_failed, find_run
-from tfdeploy.cli.streams import end_with_reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +64,6 @@ def execute(
     with _open_current_fleet(run) as fleet:
         entrances, errors = command.find_entrances(fleet, run, names, on or ())
     if len(entrances) != 1 or errors:
-        end_with_reader()
         print_lines = partial(print_log_lines, Console())
         errors += command.execute_all(run.inventory, entrances, program, print_lines)
         exit_if_failed(errors)

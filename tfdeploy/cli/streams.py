@@ -1,8 +1,9 @@
 """The standard streams of a command, which may lose their reader, or be closed from the start.
 
 `tfdeploy start | grep -q READY` has no reader after grep's first match: the command does its work
-to its end, exits with its code, and what it still prints goes nowhere. A command that only shows
-something, for as long as there is something to show, exits with 0.
+to its end, exits with its code, and what it still prints goes nowhere. So does `exec` with several
+tasks: what it runs may change something on hosts. A command that only shows something, for as long
+as there is something to show (`logs`, `watch`, `hosts --watch`), exits with 0.
 
 They print any text in any locale: a character that its encoding lacks is written out.
 """

@@ -43,6 +43,8 @@ def test_a_command_without_a_reader_does_its_work(local):
     assert {task["state"] for task in project.status().values()} == {"READY"}
     for words in ["status"], ["status", "--json"], ["logs"]:
         assert run_unread(project, *words) == (0, "")
+    code, errors = run_unread(project, "exec", "worker", "--", "false")
+    assert (code, errors.count("the command exited with 1")) == (1, 1)
     assert run_unread(project, "collect")[0] == 0
     assert list(project.run_folder.glob("checkpoints/*"))
     with unread() as output, open(os.devnull) as nothing:
