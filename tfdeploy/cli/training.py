@@ -147,7 +147,8 @@ def hosts(
     json: options.Json = False,
 ) -> None:  # fmt: skip
     """Show what each host has free, and who uses its GPUs. Starts nothing."""
-    end_with_reader()
+    if watch:
+        end_with_reader()
     from tfdeploy.commands import hosts as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json, print_json_lines

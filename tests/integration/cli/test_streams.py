@@ -85,6 +85,13 @@ def test_a_stream_that_is_closed_changes_no_exit_code(folder, closed):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_hosts_that_are_looked_at_once_keep_their_errors_without_a_reader(folder):
+    with unread() as output:
+        done = subprocess.run([*REAL, "hosts"], stdout=output, stderr=subprocess.PIPE, cwd=folder)
+    assert done.returncode == 1
+    assert b"python3.99" in done.stderr
+
+
 def test_a_full_disk_ends_a_command_with_one_sentence(folder):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
