@@ -53,7 +53,7 @@ def explain_refusal(peer: Peer, found: PeerHealth) -> PeerHealth:
 
 
 def _is_guarded(project: str, run: str) -> bool:
-    launches = (paths.launch(paths.task(project, run, task)) for task in paths.tasks(project, run))
+    launches = map(paths.launch, _live_tasks(project, run))
     return any(records.load(Launch, launch).network != OPEN for launch in launches)
 
 
