@@ -34,7 +34,7 @@ MAX_BYTES = 1 << 20
 MAX_FILES = 8  # of commands with the same name that run at the same time
 MIN_SECRET = 8  # characters of a variable's value; shorter ones would hide parts of other words
 _log = logging.getLogger(OWN)
-last_path: Path | None = None  # of the command's file, if it has one
+last_path: Path | None = None  # of this process' file, if it has one
 
 
 class LogFile:
@@ -47,10 +47,14 @@ class LogFile:
         self.path, self._file = path, os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._file.truncate()
         except OSError:
             self.close()
             raise
+        self._file.seek(0, os.SEEK_END)
+
+    def clear(self) -> None:
+        self._file.seek(0)
+        self._file.truncate()
 
     def write(self, text: str) -> None:
         """Add text; a file that becomes too large keeps its newer half."""
@@ -58,8 +62,7 @@ class LogFile:
         if self._file.tell() > MAX_BYTES:
             self._file.seek(-MAX_BYTES // 2, os.SEEK_END)
             newer = self._file.read().partition(b"\n")[2]
-            self._file.seek(0)
-            self._file.truncate()
+            self.clear()
             self._file.write(b"(older lines were deleted)\n" + newer)
 
     def close(self) -> None:
@@ -140,13 +143,17 @@ def _wanted_by_variable() -> int:
 
 
 def _open(command: str) -> LogFile | None:
-    """Return the file of a command, empty; None if it can't be written, as on a full disk."""
+    """Return the file of a command, with what this process has logged there before: a command may
+    be tried once more. Return None if it can't be written, as on a full disk."""
     with suppress(OSError, RuntimeError):  # the last: the user has no home directory
         folder = state_folder()
         make_private(folder)
         for number in range(1, MAX_FILES + 1):
             with suppress(BlockingIOError):
-                return LogFile(folder / f"{command}{f'-{number}' if number > 1 else ''}.log")
+                file = LogFile(folder / f"{command}{f'-{number}' if number > 1 else ''}.log")
+                if file.path != last_path:
+                    file.clear()
+                return file
     return None
 
 

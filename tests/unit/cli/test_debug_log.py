@@ -13,7 +13,7 @@ from tfdeploy import cli
 from tfdeploy.cli import debug_log
 from tfdeploy.cli.command import verbose_after_name
 from tfdeploy.cli.debug_log import MAX_BYTES, LogFile, hide, shown
-from tfdeploy.errors import FleetError, TaskFailed
+from tfdeploy.errors import FleetError, OutdatedRecord, TaskFailed
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ def state(tmp_path, monkeypatch):
 def tfdeploy(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["tfdeploy", *arguments])
+        monkeypatch.setattr(debug_log, "last_path", None)  # as in a process of its own
         with pytest.raises(SystemExit) as exit_:
             cli.main()
         return exit_.value.code or 0, *capsys.readouterr()
@@ -53,6 +54,18 @@ def test_a_command_logs_into_its_file_without_verbose_too(tfdeploy, state):
     tfdeploy("example", "-v")
     assert file.read_text().count("the command took") == 1  # of the newest command alone
     assert logging.getLogger("tfdeploy").level == logging.NOTSET
+
+
+def test_a_second_attempt_with_a_newer_record_adds_to_the_log_of_the_first(
+    tfdeploy, state, monkeypatch
+):
+    def meet_a_newer_record(*_):
+        raise OutdatedRecord("a", "run r was resumed", "", "r", 2, state / "hosts.toml")
+
+    monkeypatch.setattr("tfdeploy.cli.options.load_inventory", meet_a_newer_record)
+    monkeypatch.setattr(cli, "take_newer_record", lambda _: None)
+    assert tfdeploy("plan")[0] == 1
+    assert (state / "plan.log").read_text().count("OutdatedRecord: a: run r was resumed") == 2
 
 
 @pytest.mark.parametrize("words", [("--help",), ("plan", "--help"), ("completion", "bash")])
