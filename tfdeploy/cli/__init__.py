@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import traceback
 import warnings
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -45,21 +44,21 @@ def main() -> None:
         print_interrupted()
         sys.exit(INTERRUPTED)
     except Exception as error:
-        traceback.print_exc()
-        _print_failure(_unexpected(error))
+        _print_defect(error)
         sys.exit(1)
 
 
-def _unexpected(error: Exception) -> TfdeployError:
-    """Return what to say about a defect of tfdeploy."""
+def _print_defect(error: Exception) -> None:
+    """Print the traceback of a defect of tfdeploy, and where to report it."""
     from importlib.metadata import version
 
     from tfdeploy.cli import debug_log
 
+    sys.stderr.write(debug_log.traceback_of(error))
     found = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
     file = f", and with {debug_log.last_path}" if debug_log.last_path else ""
     hint = f"report it as a defect of tfdeploy {version('tfdeploy')} with the lines above{file}"
-    return TfdeployError(escape_line(found), hint)
+    _print_failure(TfdeployError(escape_line(debug_log.hide(found)), hint))
 
 
 def _run(arguments: Sequence[str]) -> None:

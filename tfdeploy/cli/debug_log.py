@@ -21,7 +21,7 @@ import typer
 
 from tfdeploy.errors import TfdeployError
 from tfdeploy.folders.user_folders import make_private, state_folder
-from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.formatting.humanize import escape_control, escape_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -103,7 +103,7 @@ def logged(command: str, verbosity: int) -> Iterator[None]:
             said = error.without_log() if isinstance(error, TfdeployError) else error
             _log.info("%s: %s", type(error).__name__, said)
             if file and not hasattr(error, "exit_code"):
-                file.write(hide(traceback.format_exc()))
+                file.write(traceback_of(error))
             raise
         finally:
             _log.debug("the command took %.3f s", time.monotonic() - started)
@@ -133,6 +133,11 @@ def hide(text: str) -> str:
     long = (value for value in named if len(value) >= MIN_SECRET)
     secrets = (value for value in long if not (value[0] == "/" and os.access(value, os.F_OK)))
     return hide_in_urls(any_of(secrets).sub(HIDDEN, text))
+
+
+def traceback_of(error: Exception) -> str:
+    """Return the traceback of a defect. What it quotes may be of a host or a program."""
+    return escape_control(hide("".join(traceback.format_exception(error))))
 
 
 def _wanted_by_variable() -> int:
