@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"(\bport \d+|(?<![\w.:-])[\w.:-]*\w)")
 EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception)\b")  # how the last line of a traceback begins
-AGE = re.compile(r"\d+[smhd]")
+AGE = re.compile(r"\b\d+[smhd]\b")  # what changes in a reason that stays the same
 # Words that may differ between hosts with the same error, besides their names: IPv4 and IPv6
 # addresses, ports, tasks, ages.
 HOST_SPECIFIC = re.compile(

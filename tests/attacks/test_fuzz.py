@@ -196,7 +196,7 @@ def with_requirements(file: Path) -> inventories.Inventory:
 
 REQUESTS = [verbs.resolve(request) for request, _ in verbs.VERBS.values()]
 FOLLOW = [request for request in REQUESTS if request.VERB == "follow"]
-SUBSCRIPTION = Subscription(Follow("p", "r", ["ps:0"], logs=True, lines=None, forever=True))
+SUBSCRIPTION = Subscription(Follow("p", "r", ["ps:0"], logs=True, lines=None, forever=True), "")
 VALUES = {"str": "ps:0", "int": 3, "float": 1.5, "bool": True}
 AGENT = Agent(None, make_inventory().hosts[0])
 

@@ -112,7 +112,7 @@ def resume_command(run: Run, changes: Changes) -> str:
     counts, on = describe(changes.counts), [host.name for host in changes.on]
     flags = [f"--without {shlex.quote(host)}" for host in changes.without]
     flags += [f"--with {counts}"] if counts else []
-    flags += [f"--on {host}" for host in on]
+    flags += [f"--on {shlex.quote(host)}" for host in on]
     return " ".join(("tfdeploy resume", run.flags, *flags))
 
 

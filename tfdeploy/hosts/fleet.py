@@ -149,7 +149,7 @@ class Fleet:
         for host, tasks in tasks_by_host(placements).items():
             own = {**fields, "chief": fields["chief"] if host == chief.host else ""}
             request = Follow(run.inventory.project, run.id, tasks, **own)
-            subscriptions[self.agents[host]] = Subscription(request, opened.get(host))
+            subscriptions[self.agents[host]] = Subscription(request, run.flags, opened.get(host))
         return Following(subscriptions, self.cancellation)
 
 

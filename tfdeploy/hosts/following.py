@@ -34,15 +34,18 @@ class Subscription:
     sends nothing for `silence_s` counts as lost (None: no limit); without `forever` it has
     something to say at once.
 
-    `opened` is a stream that answers another request, such as a start, and is used first.
+    `flags` name the run on tfdeploy's command line. `opened` is a stream that answers another
+    request, such as a start, and is used first.
     """
 
-    def __init__(self, request: Follow, opened: AnswerStream[RunEvent] | None = None) -> None:
+    def __init__(
+        self, request: Follow, flags: str, opened: AnswerStream[RunEvent] | None = None
+    ) -> None:
         self.forever = request.forever
         self.silence_s = None if request.forever else READ_SILENCE_S
         if request.samples:
             self.silence_s = SAMPLE_SILENCE_S
-        self._request, self._opened = request, opened
+        self._request, self._flags, self._opened = request, flags, opened
         self._cursors: dict[str, str] = {}
 
     def request(self) -> Follow:
@@ -69,13 +72,12 @@ class Subscription:
 
     def _check_version(self, host: str, event: RunEvent) -> None:
         """Raise AgentError if an older agent has answered a part of the request only."""
-        run_id = self._request.run
+        flags = self._flags
         if self._request.samples and not isinstance(event, HostSample):
-            flags = f"--run {run_id}"
             hint = f"tfdeploy status {flags} and tfdeploy logs -f {flags} show it"
             raise AgentError(host, f"{OLDER} be watched", hint)
         if self._request.grep and isinstance(event, LogLines) and not event.selected:
-            hint = f"leave out --grep: tfdeploy logs --run {run_id} | grep PATTERN"
+            hint = f"leave out --grep: tfdeploy logs {flags} | grep PATTERN"
             raise AgentError(host, f"{OLDER} select lines", hint)
 
 

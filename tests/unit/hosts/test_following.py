@@ -46,7 +46,7 @@ class FakeAgent:
 
 def following(count, first):
     request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    return Following({FakeAgent(f"gpu{n}", first): Subscription(request) for n in range(count)})
+    return Following({FakeAgent(f"gpu{n}", first): Subscription(request, "") for n in range(count)})
 
 
 def test_an_error_that_is_not_of_the_host_is_raised_and_not_tried_again():
@@ -106,9 +106,9 @@ def test_hosts_wait_until_their_events_are_handled():
 
 def test_a_host_that_is_asked_once_may_not_be_silent_forever():
     once = Follow("p", "r", ["w:0"], logs=True, lines=None, forever=False)
-    assert Subscription(once).silence_s
+    assert Subscription(once, "").silence_s
     assert (
-        Subscription(Follow(**{**vars(once), "forever": True})).silence_s is None
+        Subscription(Follow(**{**vars(once), "forever": True}), "").silence_s is None
     )  # a task may write nothing
 
 
@@ -148,7 +148,7 @@ class Returning:
 
 def follow_agents(*agents):
     request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    return Following({agent: Subscription(request) for agent in agents})
+    return Following({agent: Subscription(request, "") for agent in agents})
 
 
 def test_a_host_that_hangs_does_not_hold_up_the_last_answers_of_the_others(monkeypatch):

@@ -15,6 +15,7 @@ from tfdeploy.shared.protocol.reports import (
 from unit.live.samples import sample, task_use
 from unit.output.samples import make_report
 
+FLAGS = "--hosts other.toml --run r"
 FOREIGN = "it reported task 'ps:9', which is not one of its tasks"
 
 
@@ -24,7 +25,7 @@ class FakeAgent:
 
 def subscribe(**asked):
     fields = {"logs": True, "lines": None, "forever": True, **asked}
-    return Subscription(Follow("p", "r", ["worker:0"], **fields))
+    return Subscription(Follow("p", "r", ["worker:0"], **fields), FLAGS)
 
 
 @pytest.fixture
@@ -71,11 +72,12 @@ def test_a_checkpoint_needs_no_task(events):
 def test_an_older_agent_that_sends_no_samples_is_one_sentence(samples):
     with pytest.raises(AgentError, match="its agent can't be watched") as found:
         samples.accept(FakeAgent, StateChange(make_report(task="worker:0")))
-    assert "tfdeploy logs -f" in found.value.hint
+    assert f"tfdeploy logs -f {FLAGS} show it" in found.value.hint
 
 
 def test_an_older_agent_that_selects_no_lines_is_one_sentence():
     events = subscribe(grep="x")
     assert events.accept(FakeAgent, LogLines("worker:0", ["x"], "1", selected=True))
-    with pytest.raises(AgentError, match="its agent can't select lines"):
+    with pytest.raises(AgentError, match="its agent can't select lines") as found:
         events.accept(FakeAgent, LogLines("worker:0", ["x"], "1"))
+    assert found.value.hint == f"leave out --grep: tfdeploy logs {FLAGS} | grep PATTERN"

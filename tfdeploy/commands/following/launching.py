@@ -3,14 +3,13 @@ until every task is READY."""
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.commands.following.failure_report import start_failure
 from tfdeploy.commands.status import LOG_LINES, status
-from tfdeploy.errors import AgentError, HostError, LeaseConflict, TaskNotReady, raise_all
+from tfdeploy.errors import AGE, AgentError, HostError, LeaseConflict, TaskNotReady, raise_all
 from tfdeploy.formatting.humanize import escape_line, format_duration
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.events import Listener, may_return
@@ -56,7 +55,6 @@ NOT_READY_HINT = (
     'check that the script listens on its port, or set training.ready = "process" if it opens '
     "none; training.ready_timeout_s sets the limit"
 )
-AGE = re.compile(r" \d+[smhd]\b")  # what changes in a reason that stays the same
 
 
 class Launching:
