@@ -41,7 +41,7 @@ def test_a_host_whose_disk_becomes_read_only_is_shown_and_stopped(world):
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"\n{task} " in done.stdout for task in ("ps:0", "worker:0", "worker:1"))
     assert "LOST" not in done.stdout
-    assert done.stdout.count("it has ended; its host's file system is read-only") == 3
+    assert done.stdout.count("read-only, so how it ended could not be stored") == 3
     assert re.search(rf"{project.runs[-1]} +stopped ", done.stdout)
     assert re.search(
         r"here: can't write \S+: Read-only file system\n +repair or remount", done.stderr

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from typing import Callable, List, Set
+from typing import Callable, List, Set, Tuple
 
 from ..shared import filesystem
 from . import own_folders
@@ -190,6 +190,12 @@ def task(project: str, run_id: str, name: str) -> str:
 def file_name(name: str) -> str:
     """Return a task's name in paths: `worker-1` for `worker:1`."""
     return name.replace(":", "-")
+
+
+def parts_of_task(task_dir: str) -> Tuple[str, str, str]:
+    """Return the project, run and name of the task with this folder."""
+    project, _, run_id, name = task_dir.split(os.sep)[-4:]
+    return project, run_id, name.replace("-", ":")
 
 
 def tasks(project: str, run_id: str) -> List[str]:

@@ -26,7 +26,7 @@ from ..machine import lock
 
 MAX_VERSIONS_BYTES = 1 << 14
 STOPPED_BY_SIGNAL = "a signal has stopped {}; kill -CONT {} continues it"
-NOT_STORED = "it has ended; its host's file system is read-only, so how could not be stored"
+NOT_STORED = "its host's file system is read-only, so how it ended could not be stored"
 LEFT_QUEUE = "{}, so the run has left the queue; tfdeploy resume {} --queue submits it again"
 
 
@@ -133,8 +133,8 @@ def _notice(task_dir: str) -> str:
 
 
 def read_state(task_dir: str) -> TaskState:
-    """Return what the supervisor wrote; LOST if it is gone and the task had not ended, unless it
-    could not write that."""
+    """Return what the supervisor wrote. If it is gone and the task had not ended: LOST, but STOPPED
+    if the disk is read-only and no process is left: how it ended could not be stored."""
     supervisor = lock.holder(task_dir)
     try:
         state = records.load(TaskState, paths.state(task_dir))
@@ -143,12 +143,19 @@ def read_state(task_dir: str) -> TaskState:
     if state.state in ENDED or supervisor is not None:
         return state
     rebooted = bool(state.boot) and state.boot != paths.boot_id()
-    if not rebooted and os.statvfs(task_dir).f_flag & os.ST_RDONLY:
+    could_write = rebooted or not os.statvfs(task_dir).f_flag & os.ST_RDONLY
+    if not could_write and state.state != QUEUED and not _has_processes(task_dir):
         return replace(state, state=STOPPED, reason=NOT_STORED)
     reason = "the host restarted" if rebooted else "its supervisor was killed"
     if state.state == QUEUED:
-        reason = LEFT_QUEUE.format(reason, os.path.basename(os.path.dirname(task_dir)))
+        reason = LEFT_QUEUE.format(reason, paths.parts_of_task(task_dir)[1])
     return replace(state, state=LOST, reason=reason)
+
+
+def _has_processes(task_dir: str) -> bool:
+    from ..machine import process  # rarely needed
+
+    return bool(process.task_processes(process.mark(*paths.parts_of_task(task_dir))))
 
 
 def last_lines(path: str, count: int) -> List[str]:

@@ -93,9 +93,8 @@ def task_state(task_dir: str) -> TaskState:
 
 def has_left_processes(project: str, run: str, task: str) -> bool:
     """Return whether processes of a task run whose supervisor is gone without a report."""
-    state = task_state(paths.task(project, run, task))
-    is_known = state.state != records.LOST and state.reason != status.NOT_STORED
-    return not is_known and bool(process.task_processes(process.mark(project, run, task)))
+    is_lost = task_state(paths.task(project, run, task)).state == records.LOST
+    return is_lost and bool(process.task_processes(process.mark(project, run, task)))
 
 
 def is_resuming(project: str, run: str) -> bool:

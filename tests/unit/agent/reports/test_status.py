@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 from support.builders import make_launch
@@ -71,6 +72,21 @@ def test_a_task_that_has_not_ended_is_lost_without_its_supervisor(task, state):
 def test_a_lost_task_reports_a_host_restart_or_a_killed_supervisor(task, boot, reason):
     write_state(task, "READY", boot=boot)
     assert status.report("p", "r", "worker:0").reason == reason
+
+
+@pytest.mark.parametrize(
+    ("before", "processes", "after"),
+    [("RUNNING", [], "STOPPED"), ("RUNNING", [7], "LOST"), ("QUEUED", [], "LOST")],
+)
+def test_a_task_on_a_read_only_disk_has_stopped_if_it_had_started_and_has_no_processes(
+    task, monkeypatch, before, processes, after
+):
+    write_state(task, before)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    left = {"p/r/worker:0": processes}
+    monkeypatch.setattr(process, "task_processes", left.__getitem__)
+    report = status.report("p", "r", "worker:0")
+    assert (report.state, report.reason == status.NOT_STORED) == (after, after == "STOPPED")
 
 
 def test_a_queued_task_whose_host_restarted_says_how_it_is_submitted_again(task):
