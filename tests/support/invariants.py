@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 LOG_LINE = re.compile(r"\S+@\S+ +\| ")
 # "1 results"; words that end with an s and are no plural are left out.
 ONE_OF_MANY = re.compile(
-    r"(?<![\d.,:-])\b1 (?!(?:is|was|has|process|this|address|less|class|its|as|does)\b)"
+    r"(?<![\d.,:-])\b1 (?!(?:is|was|has|process|this|address|less|class|its|as|does|gives)\b)"
     r"[a-z]{2,}s\b"
 )
 FETCH = re.compile(r"tfdeploy fetch \S+ (?P<run>/\S*/runs/\d{8}-\d{6}-[0-9a-f]{4})/(?P<path>\S+)")

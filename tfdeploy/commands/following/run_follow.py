@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.reports import LogLines
 
 TICK_S = 0.5
+LAST_LINES_S = 2.0  # the lines of a task that failed come from its host, and may be later
 # Added to the time that the tasks have to end after their chief.
 END_MARGIN_S = 15.0
 
@@ -106,8 +107,10 @@ def follow(
             if silent:
                 return Interruption(tuple(silent), _silent_hosts(run, silent))
             _take_events(following, progress)
-        if progress.chief and progress.chief.state == SUCCEEDED:
-            _wait_for_other_tasks(following, progress, _linger_s(run), patience_s)
+        if progress.chief and progress.chief.state != LOST:
+            has_succeeded = progress.chief.state == SUCCEEDED
+            limit_s = _linger_s(run) if has_succeeded else LAST_LINES_S
+            _wait_for_other_tasks(following, progress, limit_s, patience_s)
     if progress.chief is None or progress.chief.state == LOST:
         return Interruption((), root_cause(status(fleet, run, LOG_LINES), progress.lost))
     chief = progress.chief
