@@ -12,7 +12,7 @@ from tfdeploy.agent import paths
 
 pytestmark = pytest.mark.slow
 
-# Each stands in for a framework: imported, the task's process reports its version in a file.
+# Each replaces a framework: after its import, the task's process reports its version in a file.
 FRAMEWORK = '__version__ = "1.0"\n'
 # It meets no other task, and ends when all of them run.
 SCRIPT = "import {}, time; time.sleep(1)"

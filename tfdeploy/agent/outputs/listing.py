@@ -183,7 +183,8 @@ def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> 
     wrote, copies of the chief's checkpoints, and what was in those folders before the run."""
     has_events = has_collected_events(launch)
     saves = os.path.normpath(launch.checkpoint_dir)
-    named_ns = _named_ns(task_dir, saves)  # before the names: what is saved meanwhile is newer
+    # Before the names: what is saved meanwhile is newer.
+    named_ns = _named_ns(task_dir, saves) if launch.is_chief else None
     sets = state_file.read(paths.checkpoints(task_dir, saves)) if launch.is_chief else []
     saved = Saves(task_dir, launch) if folders else None
     copies = load_given(task_dir)

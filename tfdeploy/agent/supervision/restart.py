@@ -93,7 +93,8 @@ def decide(
     that tasks that ended together do not restart together again and again.
     """
     if ended.stopped:
-        how = describe_exit(ended.code).replace("killed by", "stopped by")
+        code = ended.code
+        how = "stopped by " + signal_name(-code) if code < 0 else describe_exit(code)
         reason = "{}; {}".format(ended.reason, how)
         return Decision(STOPPED, 0.0, reason)
     reason = ended.reason or describe_exit(ended.code) + ended.detail
