@@ -12,6 +12,8 @@ Result = Literal["succeeded", "ended", "stopped", "failed"]
 
 
 IDLE_KEY = "idle_gpu_stop_s"
+# In the reason of a task that failed: what it trained with has ended.
+NOT_RESTARTED_ALONE = "not restarted alone"
 SIGTERM_EXIT = 143  # 128 + 15, as a shell shows it: a command stopped the run
 
 

@@ -44,6 +44,8 @@ HAS_PLACES = "has what it needs here, and waits for other tasks of its run"
 ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
 # The last exception of a process that lost a peer. Such tasks continue if all are restarted.
 PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
+# Their status codes, as TensorFlow and gRPC print them.
+PEER_STATUS_CODES = ("UNAVAILABLE", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
 
 
 # Of the files beside a task that record its states, about a thousand, and its GPUs' use: 17 hours
@@ -266,6 +268,16 @@ class Launch(Record):
         return self.health_port is None and self.master_port is None
 
     @property
+    def trains_in_step(self) -> bool:
+        """Return whether the task can only train together with the other workers of its run: they
+        meet at a rendezvous, or they have TensorFlow's servers and no ps."""
+        tasks = self.heartbeat.tasks
+        if self.job in ("ps", "evaluator") or sum(map(is_trainer, tasks)) < 2:
+            return False
+        has_ps = any(task.startswith("ps:") for task in tasks)
+        return self.master_port is not None or (self.ready == SERVER and not has_ps)
+
+    @property
     def leased_ports(self) -> List[int]:
         """For the chief the port of its heartbeat, and then the task's own port, if it has one."""
         return [self.heartbeat.port, *self.own_ports] if self.is_chief else self.own_ports
@@ -307,6 +319,11 @@ class Launch(Record):
 
         argv = [fill(word) for word in self.argv]
         return replace(self, argv=argv, env=fill_all(self.env), files=fill_all(self.files))
+
+
+def is_trainer(task: str) -> bool:
+    """Return whether a task trains: it is a worker, or a chief with a job of its own."""
+    return not task.startswith(("ps:", "evaluator:"))
 
 
 class GpuNeed(Record):

@@ -14,6 +14,7 @@ from ...shared import filesystem
 from ...shared.protocol.message import parse
 from ...shared.protocol.record import replace, to_json
 from ...shared.records import (
+    BACKOFF,
     ENDED,
     FAILED,
     QUEUED,
@@ -24,11 +25,12 @@ from ...shared.records import (
     Launch,
     Pace,
     TaskState,
+    is_trainer,
 )
 from ...shared.trials import TrialOrder, TrialRecord
 from .. import paths
 from ..reports.history import IdleGpus
-from . import heartbeat, signing, termination
+from . import heartbeat, restart, signing, termination
 from .heartbeat import ASIDE, GO, QUEUED_INTERVAL_S, WAIT, HeartbeatClient, HeartbeatServer, Report
 from .replication import replicas
 from .rounds import Rounds
@@ -91,13 +93,26 @@ class Membership:
         """Return whether the chief has ended, as its supervisor says."""
         return False
 
+    def ended_peers(self) -> List[str]:
+        """Return the other tasks that train, except the chief, and that have reported their end."""
+        return []
+
     def silent_s(self) -> float:
         """Return for how long the chief's supervisor has not answered."""
         return 0.0
 
     def end_order(self) -> Optional[Order]:
-        """Return the order for a task that waits for its restart, if the chief has ended."""
-        return None
+        """Return the order for a task that waits, if the chief has ended, or if it waits for its
+        restart and what it would have to meet has ended."""
+        left = self.ended_peers() if self._launch.trains_in_step else []
+        return self._end_waiting(restart.not_alone(left)) if left else None
+
+    def _end_waiting(self, why: str) -> Optional[Order]:
+        """Return the order for a task that is not restarted; None if it does not wait for that."""
+        state = self._get_state()
+        if state.state != BACKOFF:
+            return None
+        return Order(restart.not_restarted(state.reason, why), FAILED)
 
     def failed_task(self) -> Tuple[str, str]:
         """Return another task that has failed permanently by itself, and why; "" if none has, or if
@@ -106,6 +121,11 @@ class Membership:
 
     def close(self) -> None:
         """End what this process does for the run."""
+
+    def _ended_peers(self, unfinished: List[str]) -> List[str]:
+        settings = self._launch.heartbeat
+        over = (t for t in settings.tasks if t not in (settings.chief, self._launch.task))
+        return [task for task in over if is_trainer(task) and task not in unfinished]
 
     def _limited(self) -> Launch:
         """Return the launch with the limits that hold now: in the queue there are others, and the
@@ -171,6 +191,9 @@ class ChiefMembership(Membership):
 
     def all_others_ended(self) -> bool:
         return not self._server.unfinished_tasks()
+
+    def ended_peers(self) -> List[str]:
+        return self._ended_peers(self._server.unfinished_tasks())
 
     def exchange(self, trial: TrialRecord, soon: bool = False) -> Optional[TrialOrder]:
         """Report this slot's trial; return which one it has."""
@@ -334,8 +357,8 @@ class OtherMembership(Membership):
 
     def backup(self, is_restart: bool) -> Optional[Callable[[], None]]:
         """A worker that trains in step with the chief needs its checkpoints."""
-        launch, others = self._launch, self._launch.heartbeat.tasks
-        is_synchronous = launch.ready == SERVER and not any(o.startswith("ps:") for o in others)
+        launch = self._launch
+        is_synchronous = launch.ready == SERVER and launch.trains_in_step
         has_begun = is_restart or launch.age_s > 0
         if not (is_synchronous and has_begun and launch.job == "worker"):
             return None
@@ -348,6 +371,10 @@ class OtherMembership(Membership):
 
     def run_has_ended(self) -> bool:
         return self._client.ended_at is not None
+
+    def ended_peers(self) -> List[str]:
+        answer = self._client.answer
+        return self._ended_peers(answer["going"]) if answer.get("lists") else []
 
     def exchange(self, trial: TrialRecord, soon: bool = False) -> Optional[TrialOrder]:
         """Report this slot's trial, at once if `soon`, and with each heartbeat. Return what the
@@ -371,12 +398,14 @@ class OtherMembership(Membership):
     def end_order(self) -> Optional[Order]:
         """It is not restarted, however long it might have continued."""
         if not self.run_has_ended():
-            return None
+            return super().end_order()
+        order = termination.end_order(self._launch.heartbeat.chief, self._client.answer)
+        if self._client.answer["ended"]["state"] != SUCCEEDED:
+            return order
         # A slot that waits asks for a trial once more, and learns that there is none.
-        is_over = self._client.answer["ended"]["state"] == SUCCEEDED
-        if self._launch.trials.points and is_over:
+        if self._launch.trials.points:
             return None
-        return termination.end_order(self._launch.heartbeat.chief, self._client.answer)
+        return self._end_waiting("not restarted: " + order.reason) or order
 
     def order(self) -> Optional[Order]:
         """Return the order for this task, or None while it may continue."""

@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from typing import Callable, List, Optional, Sequence
 
-from ...shared.outcome import describe_exit, signal_name
-from ...shared.protocol.record import Record, replace
-from ...shared.records import BACKOFF, FAILED, PEER_ERRORS, STOPPED, SUCCEEDED, Policy
+from ...shared.outcome import NOT_RESTARTED_ALONE, describe_exit, signal_name
+from ...shared.protocol.record import Record, field, replace
+from ...shared.records import (
+    BACKOFF,
+    FAILED,
+    PEER_ERRORS,
+    PEER_STATUS_CODES,
+    STOPPED,
+    SUCCEEDED,
+    Policy,
+)
 from . import shortage
 
 # A shell reports the death by a signal as 128 + its number.
@@ -17,7 +25,10 @@ ADDRESS = re.compile(r"0x[0-9a-f]+")
 # Before each line of a traceback. Source: PyTorch's _distributed_excepthook, distributed_c10d.py.
 RANK = re.compile(rb"^\[rank\d+\]: ", re.MULTILINE)
 IGNORED = b"Exception ignored "  # source: Python/errors.c, _PyErr_WriteUnraisableMsg
-MAX_EXCEPTION = 200
+MAX_EXCEPTION = 140
+# Before the names of its exceptions; nobody needs it to find them.
+TENSORFLOW = "tensorflow.python.framework.errors_impl."
+RESTART = "; restart "  # follows the failure in the reason of a task that waits for its restart
 # Source: Python/pythonrun.c, print_exception_cause_and_context.
 CHAINED = (
     b"The above exception was the direct cause of the following exception:",
@@ -29,8 +40,6 @@ LAUNCHERS_ERROR = "ChildFailedError"  # of torchrun, after the traceback of its 
 GRAPH_ERROR = "Graph execution error:"
 ROOT_ERROR = re.compile(r"\s*\(0\) (?:[A-Z_]+: +)?(.+)")
 NO_CAUSE = ("Detected at node", "Node:", "<stack traces unavailable>")
-# The status codes of PEER_ERRORS, as TensorFlow and gRPC print them.
-PEER_STATUS_CODES = ("UNAVAILABLE", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
 
 
 class Attempt(Record):
@@ -59,7 +68,8 @@ class Exit(Record):
     the code, and `exception` is the one that ended it, if it is known. `final` means that a restart
     cannot help. `error` is the one of PEER_ERRORS that ended it, or "". `failed_task` is another
     task that has failed permanently, with its reason in `why_failed`; "" if there is none.
-    `together` means that all tasks that meet start again.
+    `together` means that all tasks that meet start again. `left` are the tasks that it would have
+    to meet again after a restart, and that have ended.
     """
 
     code: int
@@ -72,6 +82,7 @@ class Exit(Record):
     detail: str = ""
     exception: str = ""
     together: bool = False
+    left: List[str] = field(default_factory=list)
 
 
 class Decision(Record):
@@ -101,6 +112,9 @@ def decide(
     exception = ": " + ended.exception if ended.exception else ""
     if ended.code == 0 and not ended.reason:
         return Decision(SUCCEEDED, 0.0, reason)
+    if ended.left and not ended.final:
+        what = ": " + ended.error if ended.error else exception  # what it lost is named already
+        return Decision(FAILED, 0.0, "{}; {}{}".format(reason, not_alone(ended.left), what))
     refusal = _refusal(policy, history, ended, now)
     if refusal is not None:
         if history[-1].lost_peer:
@@ -110,8 +124,20 @@ def decide(
     # Delays are for crash loops: a task that ran for longer than the longest of them is in none.
     ran_long = now - history[-1].started_at >= policy.max_delay_s
     delay_s = 0.0 if nth == 1 and ran_long else _delay_s(policy, nth, jitter)
-    text = "{}{}; restart {} of {}".format(reason, exception, nth, policy.attempts)
+    text = "{}{}{}{} of {}".format(reason, exception, RESTART, nth, policy.attempts)
     return Decision(BACKOFF, delay_s, text)
+
+
+def not_restarted(reason: str, why: str) -> str:
+    """Return the reason of a task in BACKOFF, `reason`, after it was decided not to restart it."""
+    return "{}; {}".format(reason.rpartition(RESTART)[0] or reason, why)
+
+
+def not_alone(left: Sequence[str]) -> str:
+    """Return why a task is not restarted whose peers have ended."""
+    more = " and {} more".format(len(left) - 1) if len(left) > 1 else ""
+    verb = "have" if more else "has"
+    return "{}, because {}{} {} ended".format(NOT_RESTARTED_ALONE, left[0], more, verb)
 
 
 def not_started(program: str, error: OSError) -> Exit:
@@ -150,8 +176,17 @@ def exception(output: bytes) -> str:
     while found and before.rstrip().endswith(CHAINED):
         innermost = last_traceback(before).rpartition("\n")[2]
         before, found, _ = before.rpartition(TRACEBACK)
-    text = " ".join(filter(None, (last, graph_error_cause(output))))[:MAX_EXCEPTION]
-    return "{}, from {}".format(text, innermost[:MAX_EXCEPTION]) if innermost else text
+    cause = graph_error_cause(output)
+    text = _shorten(last.replace(GRAPH_ERROR, cause) if cause else last)
+    return "{}, from {}".format(text, _shorten(innermost)) if innermost else text
+
+
+def _shorten(exception: str) -> str:
+    """Return the exception as it fits into a sentence, up to the end of a word."""
+    text = exception.replace(TENSORFLOW, "")
+    if len(text) <= MAX_EXCEPTION:
+        return text
+    return (text[:MAX_EXCEPTION].rpartition(" ")[0] or text[:MAX_EXCEPTION]) + " ..."
 
 
 def note_of_traceback(output: bytes) -> str:
@@ -162,7 +197,7 @@ def note_of_traceback(output: bytes) -> str:
     if not found or before.rstrip().rpartition(b"\n")[2].startswith(IGNORED):
         return ""
     exception = last_traceback(output).rpartition("\n")[2]
-    return ", with a traceback in its last lines: {}".format(exception[:MAX_EXCEPTION])
+    return ", with a traceback in its last lines: {}".format(_shorten(exception))
 
 
 def graph_error_cause(output: bytes) -> str:
@@ -250,7 +285,7 @@ def _first_time(history: Sequence[Attempt]) -> str:
     first = next((attempt.failure for attempt in history if attempt.failure), "")
     if "\n" not in first or first == history[-1].failure:
         return ""
-    return "; the first time: {}".format(first.rpartition("\n")[2][:MAX_EXCEPTION])
+    return "; the first time: {}".format(_shorten(first.rpartition("\n")[2]))
 
 
 def _repeats(history: Sequence[Attempt]) -> bool:

@@ -27,9 +27,19 @@ from .restart import Attempt, Decision, Exit
 from .spawn import spawn
 from .termination import Order
 from .turn import Turn
-from .watch import FIRST_TICK_S, SETTLED_S, SIGNALS, STOP, TICK_S, AttemptWatch, order_of_signal
+from .watch import (
+    FIRST_TICK_S,
+    NOT_READY,
+    SETTLED_S,
+    SIGNALS,
+    STOP,
+    TICK_S,
+    AttemptWatch,
+    order_of_signal,
+)
 
 PACE_EVERY_S = 30.0
+NEWS_S = 2.0  # a task reports its end within this time, even if its process takes long to exit
 
 
 class Supervisor:
@@ -122,11 +132,25 @@ class Supervisor:
         together = order.state == BACKOFF and self.membership.rounds.order() is not None
         if order.state == BACKOFF and not together:
             process.dump_stacks(self.mark, child.pid)
+        has_failed = bool(order.cause) and self._has_printed_a_failure()
         self._end_all(child.pid)
+        if has_failed and child.wait() > 0:  # it was about to end when the other one's end arrived
+            code = child.wait()
+            return Exit(code, final=True, exception=self._exception(code)), ""
         stopped = order.state == records.STOPPED
         is_final = order.state == FAILED or self.membership.run_has_ended()
-        outcome = Exit(child.wait(), stopped, order.reason, final=is_final, together=together)
+        left = self._peers_left(order.reason)
+        outcome = Exit(
+            child.wait(), stopped, order.reason, final=is_final, together=together, left=left
+        )
         return outcome, order.cause
+
+    def _peers_left(self, reason: str = "") -> List[str]:
+        """Return the tasks that have ended and that this one would have to meet after a restart. A
+        restarted task that was `not READY` may wait for them, too, whatever its program is."""
+        if self.launch.trains_in_step or reason.startswith(NOT_READY):
+            return self.membership.ended_peers()
+        return []
 
     def _start_process(self) -> subprocess.Popen:  # type: ignore[type-arg]
         return spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
@@ -172,18 +196,25 @@ class Supervisor:
         together = self.membership.rounds.order()
         if together:  # it noticed the loss itself
             return Exit(code, reason=together.reason, final=is_final, together=True)
+        left = self._peers_left()
         if code < 0:
-            return Exit(code, final=is_final, detail=self._memory_detail(code))
+            return Exit(code, final=is_final, detail=self._memory_detail(code), left=left)
         tail, count = self.log.tail, self.membership.progress_count
         self.attempts = restart.record_failure(self.attempts, code, tail, count, failed)
         return Exit(
             code, final=is_final, error=restart.peer_error(tail), failed_task=failed,
-            why_failed=why, exception=self._exception(code),
+            why_failed=why, exception=self._exception(code), left=left,
         )  # fmt: skip
 
     def _exception(self, code: int) -> str:
         """Return the exception after which Python has exited with 1."""
         return restart.exception(self.log.tail) if code == 1 else ""
+
+    def _has_printed_a_failure(self) -> bool:
+        """Return whether the program's last lines have a traceback that is not the loss of another
+        task."""
+        self.log.flush()
+        return bool(restart.last_traceback(self.log.tail)) and not restart.peer_error(self.log.tail)
 
     def _memory_detail(self, code: int) -> str:
         """Return what else is known about a death by SIGKILL, as the end of a sentence."""
@@ -226,8 +257,10 @@ class Supervisor:
         return has_come
 
     def _wait_for_restart(self, delay_s: float) -> bool:
-        """Wait for the next attempt; return False if an order has cancelled it."""
-        deadline = time.monotonic() + delay_s
+        """Wait for the next attempt; return False if an order has cancelled it. Tasks that train in
+        step wait for NEWS_S: what one of them failed of may be the success of another."""
+        least_s = NEWS_S if self.launch.trains_in_step else 0.0
+        deadline = time.monotonic() + max(delay_s, least_s)
         return self._wait(lambda: deadline - time.monotonic())
 
     def _wait_for_backup(self) -> bool:

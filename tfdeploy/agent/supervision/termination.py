@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ...shared.outcome import IDLE_KEY
 from ...shared.protocol.record import Record
-from ...shared.records import ENDED, FAILED, STOPPED, SUCCEEDED, Launch
+from ...shared.records import ENDED, FAILED, STOPPED, SUCCEEDED, Launch, is_trainer
 from ..machine.leases import format_age
 
 # After this time a worker has ended by itself, or will not. A ps must outlive the workers (see
@@ -109,7 +109,7 @@ def end_order(chief: str, answer: Dict[str, Any]) -> Order:
 def chief_end(chief: str, reason: str) -> str:
     """Return the state in which the chief ended, as the reason of a task that ended because of it
     says; "" if the task ended for another reason."""
-    ends = (s for s in ENDED if reason.startswith(RUN_ENDED.format(chief, _past_tense(s))))
+    ends = (s for s in ENDED if RUN_ENDED.format(chief, _past_tense(s)) in reason)
     return next(ends, "")
 
 
@@ -130,7 +130,7 @@ def _uses_ps(unfinished: List[str]) -> bool:
 
     A worker without its ps ignores SIGTERM for most of a minute, so the ps waits for it.
     """
-    return any(not task.startswith(("ps:", "evaluator:")) for task in unfinished)
+    return any(map(is_trainer, unfinished))
 
 
 def _past_tense(state: str) -> str:

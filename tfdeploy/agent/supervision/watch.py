@@ -44,6 +44,7 @@ READY_MARGIN_S = 15.0
 EXPOSED_CHECK_EVERY_S = 30.0
 # A task without a port counts as READY for good when it has lived this long.
 SETTLED_S = 10.0
+NOT_READY = "not READY within"
 NOT_MET = "it has not met {} at its port within {:g} s"
 EXPOSED = 'the guard does not cover {}; network = "guarded" in hosts.toml would only report it'
 UNGUARDED = (
@@ -160,7 +161,7 @@ class AttemptWatch:
         if holder is not None and self._is_own(holder):
             return self._admit(holder)
         if now - self._started_at > self.launch.ready_timeout_s + READY_MARGIN_S:
-            return Order("not READY within {:g} s".format(self.launch.ready_timeout_s), BACKOFF)
+            return Order("{} {:g} s".format(NOT_READY, self.launch.ready_timeout_s), BACKOFF)
         return None
 
     def _admit(self, holder: int) -> Optional[Order]:

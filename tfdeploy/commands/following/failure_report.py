@@ -10,16 +10,20 @@ from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count
 from tfdeploy.formatting.known_messages import first_meaning
 from tfdeploy.formatting.terminal_text import plain_text
-from tfdeploy.shared.outcome import describe_exit
-from tfdeploy.shared.records import FAILED, LOST, PEER_ERRORS, STOPPED
+from tfdeploy.shared.outcome import NOT_RESTARTED_ALONE, describe_exit
+from tfdeploy.shared.records import FAILED, LOST, PEER_ERRORS, PEER_STATUS_CODES, STOPPED
 
 if TYPE_CHECKING:
     from tfdeploy.commands.status import RunStatus, TaskStatus
     from tfdeploy.shared.records import TaskReport
 
 BAD_ENDS = (FAILED, LOST)
-# In the reason of a task: see agent/supervision/restart.py.
-EXCEPTION = re.compile(r": [A-Za-z_][\w.]*(Error|Exception)\b")
+# In the reason of a task that lost a connection to another one.
+LOST_PEER = re.compile("|".join((*PEER_ERRORS, *PEER_STATUS_CODES, "closed by peer")))
+TOGETHER = (
+    "every task has to take part in evaluate, save and other steps that tasks run together: with "
+    "MultiWorkerMirroredStrategy all workers save, all but the chief into a temporary folder"
+)
 
 
 def root_cause(status: RunStatus, first: str = "") -> FleetError:
@@ -60,21 +64,29 @@ def _failure(task: TaskStatus, consequences: list[TaskStatus]) -> TaskFailed:
     message = f"it ended{restarts}: {_reason(report)}"
     alike = [each for each in consequences if _reason(_report(each)) == _reason(report)]
     others = [each for each in consequences if each not in alike]
-    own = [each for each in others if _failed_by_itself(_report(each))]
-    caused = [each for each in others if each not in own]
+    caused = [each for each in others if _is_caused(_report(each), report)]
+    own = [each for each in others if each not in caused]
     if alike:
         message += f"\n  failed in the same way: {_names(alike)}"
-    for words, tasks in (("it caused the end of", caused), ("failed by themselves, too:", own)):
+    for words, tasks in (("it caused the end of", caused), ("failed, too:", own)):
         said = _reason(report)
         message += f"\n  {words} {', '.join(_describe(tasks, said))}" if tasks else ""
-    hint = first_meaning(map(plain_text, report.log), has_gpus=bool(task.placement.gpus))
-    return TaskFailed(str(task.placement.task), task.placement.host, message, hint, log=report.log)
+    name = str(task.placement.task)
+    hint = _hint(report, has_gpus=bool(task.placement.gpus))
+    return TaskFailed(name, task.placement.host, message, hint, log=report.log)
 
 
-def _failed_by_itself(report: TaskReport) -> bool:
-    """Return whether a task names an exception of its own, which is not the loss of another."""
-    has_own = EXCEPTION.search(report.reason) and not any(e in report.reason for e in PEER_ERRORS)
-    return bool(has_own) and not report.cause
+def _is_caused(report: TaskReport, by: TaskReport) -> bool:
+    """Return whether it is proven that a task ended because of another one: its supervisor says so,
+    or its program lost a connection. What ended later may have failed by itself."""
+    return report.cause == by.task or (not report.cause and bool(LOST_PEER.search(report.reason)))
+
+
+def _hint(report: TaskReport, *, has_gpus: bool) -> str:
+    """Return what to do about the failure of a task."""
+    if NOT_RESTARTED_ALONE in report.reason and LOST_PEER.search(report.reason):
+        return TOGETHER
+    return first_meaning(map(plain_text, report.log), has_gpus=has_gpus)
 
 
 def _describe(tasks: list[TaskStatus], said: str) -> list[str]:

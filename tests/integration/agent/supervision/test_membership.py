@@ -76,7 +76,8 @@ def test_a_worker_that_waits_for_its_restart_ends_with_the_run(run):
     policy = make_policy(exits=[7], delay_s=3600.0, max_delay_s=3600.0)
     chief = "become_ready(); wait_until('BACKOFF', 'worker-1')"
     ps, worker, chief = wait_for_ends(run(chief, worker=crash, linger_s=None, policy=policy))
-    assert worker == ("STOPPED", "the run has ended: worker:0 succeeded", "")
+    reason = "exit 7; not restarted: the run has ended: worker:0 succeeded"
+    assert worker == ("FAILED", reason, "")
     assert (chief[0], ps[0]) == ("SUCCEEDED", "STOPPED")
 
 
@@ -189,6 +190,71 @@ def test_a_task_in_backoff_ends_with_the_run(run):
     ended = worker.wait_for_end()
     assert (ended.state, ended.exit) == ("STOPPED", 7)
     assert ended.reason == "the run has ended: worker:0 failed"
+
+
+# Without a ps: tasks that train in step
+
+IN_STEP = {"tasks": ["worker:0", "worker:1"], "needed": ["worker:1"]}
+RESTARTED = make_policy(exits=[7, "SIGKILL"], delay_s=0.01)
+NOT_ALONE = "exit 7; not restarted alone, because worker:1 has ended"
+
+
+def test_a_task_is_not_restarted_if_the_one_that_it_trains_with_has_succeeded(run):
+    chief = "become_ready(); wait_until('SUCCEEDED', 'worker-1'); time.sleep(1.0); sys.exit(7)"
+    tasks = run(chief, ps=None, worker="become_ready()", heartbeat=IN_STEP, policy=RESTARTED)
+    worker, chief = wait_for_ends(tasks)
+    assert (worker[0], chief) == ("SUCCEEDED", ("FAILED", NOT_ALONE, ""))
+
+
+def test_a_task_waits_for_the_news_that_the_one_that_it_trains_with_has_succeeded(run):
+    """The failure is known before the success that caused it: that process takes long to exit."""
+    late = "become_ready(); wait_until('BACKOFF', 'worker-0'); time.sleep(0.5)"
+    crash = "become_ready(); wait_until('READY', 'worker-1'); sys.exit(7)"
+    tasks = run(crash, ps=None, worker=late, heartbeat=IN_STEP, policy=RESTARTED)
+    worker, chief = wait_for_ends(tasks)
+    assert (worker[0], chief) == ("SUCCEEDED", ("FAILED", NOT_ALONE, ""))
+
+
+def test_a_lost_worker_is_restarted_while_those_that_it_trains_with_go_on(run):
+    once = "first = attempt() == 1; become_ready(); first and sys.exit(7); time.sleep(600)"
+    tasks = run(RUN_FOREVER, ps=None, worker=once, heartbeat=IN_STEP, policy=RESTARTED)
+    worker, chief = tasks
+    assert worker.reaches("READY", restarts=1)
+    assert chief.reaches("READY", restarts=0)
+    chief.process.send_signal(signal.SIGUSR1)
+    wait_for_ends(tasks)
+
+
+def test_a_restarted_task_that_is_not_ready_may_wait_for_one_that_has_succeeded(run):
+    """A barrier of the program's own: no framework says that the tasks meet."""
+    chief = (
+        "first = attempt() == 1; first or time.sleep(600); "
+        "become_ready(); wait_until('SUCCEEDED', 'worker-1'); sys.exit(7)"
+    )
+    tasks = run(
+        chief, ps=None, worker="become_ready()", heartbeat=IN_STEP, policy=RESTARTED, ready="port",
+        ready_timeout_s=1.0,
+    )  # fmt: skip
+    worker, chief = wait_for_ends(tasks)
+    reason = "not READY within 1 s; not restarted alone, because worker:1 has ended"
+    assert (worker[0], chief) == ("SUCCEEDED", ("FAILED", reason, ""))
+
+
+# Several failures
+
+
+def test_a_chief_that_has_failed_by_itself_names_no_other_task_as_the_cause(run):
+    raised = "try:\n    raise ValueError('no such column')\nfinally:\n    "
+    slow = "import traceback; traceback.print_exc(); sys.stderr.flush(); time.sleep(2); sys.exit(1)"
+    chief = WAIT + f"\n{raised.replace('finally', 'except ValueError')}{slow}"
+    wait = "become_ready(); wait_until('READY', 'worker-0', 'worker-1'); time.sleep(0.5)"
+    tasks = run(
+        "signal.signal(signal.SIGTERM, lambda *_: os._exit(1))\n" + chief,
+        ps=wait + "; sys.exit(7)",
+    )
+    ps, _, chief = wait_for_ends(tasks)
+    assert ps[:2] == ("FAILED", "exit 7")
+    assert chief == ("FAILED", "exit 1: ValueError: no such column", "")
 
 
 # Without messages

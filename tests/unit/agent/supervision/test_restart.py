@@ -58,6 +58,36 @@ def test_the_end_of_an_attempt_gets_a_state_and_a_reason(ended, state, reason):
     assert (result.state, result.reason) == (state, reason)
 
 
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        (
+            Exit(1, left=["worker:1"], error="AbortedError", exception="AbortedError: gone"),
+            "exit 1; not restarted alone, because worker:1 has ended: AbortedError",
+        ),
+        (
+            Exit(1, left=["worker:1"], exception="ValueError: no such column"),
+            "exit 1; not restarted alone, because worker:1 has ended: ValueError: no such column",
+        ),
+        (
+            Exit(-9, left=["worker:1", "worker:2", "worker:3"]),
+            "killed by SIGKILL; not restarted alone, because worker:1 and 2 more have ended",
+        ),
+        (
+            Exit(-6, reason="FROZEN: no answer", left=["worker:1"]),
+            "FROZEN: no answer; not restarted alone, because worker:1 has ended",
+        ),
+        (Exit(1, left=["worker:1"], final=True), "exit 1"),
+    ],
+)
+def test_a_task_is_not_restarted_without_those_that_it_has_to_meet(ended, reason):
+    assert decision(ended) == Decision("FAILED", 0.0, reason)
+
+
+def test_a_success_is_a_success_whoever_has_ended():
+    assert decision(Exit(0, left=["worker:1"])).state == "SUCCEEDED"
+
+
 def test_a_task_that_was_never_ready_is_not_restarted():
     assert decision(Exit(1), [NEVER_READY]) == Decision(
         "FAILED", 0.0, "exit 1, before it was ever READY"
@@ -273,8 +303,7 @@ errors_impl.InvalidArgumentError: Graph execution error:
 def test_the_reason_has_the_cause_of_a_graph_execution_error(detail):
     output = GRAPH_ERROR % detail
     assert restart.exception(output) == (
-        "errors_impl.InvalidArgumentError: Graph execution error: "
-        "indices[0,0] = 99 is not in [0, 5)"
+        "errors_impl.InvalidArgumentError: indices[0,0] = 99 is not in [0, 5)"
     )
 
 
@@ -297,6 +326,19 @@ def test_the_reason_has_the_innermost_exception(sentence):
     assert restart.exception(CHAIN % sentence) == (
         "RuntimeError: no data, from ModuleNotFoundError: No module named 'nothing'"
     )
+
+
+@pytest.mark.parametrize(
+    ("exception", "shown"),
+    [
+        ("tensorflow.python.framework.errors_impl.AbortedError: gone", "AbortedError: gone"),
+        ("ValueError: " + "column " * 40, "ValueError:" + " column" * 18 + " ..."),
+        ("ValueError:" + "x" * 400, "ValueError:" + "x" * 129 + " ..."),
+    ],
+)
+def test_an_exception_in_a_reason_is_short(exception, shown):
+    output = f'Traceback (most recent call last):\n  File "train.py", line 3\n{exception}\n'
+    assert restart.exception(output.encode()) == shown
 
 
 def test_an_exception_that_was_printed_before_is_not_the_innermost_one():

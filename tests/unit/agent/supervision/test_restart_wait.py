@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import MethodType, SimpleNamespace
 
+from support.builders import make_launch
+
 from tfdeploy.agent.supervision.supervisor import Supervisor
 from tfdeploy.agent.supervision.watch import STOP
 from tfdeploy.shared.records import GETS_CHECKPOINTS
@@ -13,6 +15,7 @@ def waits(delay_s, orders):
     """Return whether the task is restarted after the delay, and the states that were written."""
     states = []
     supervisor = SimpleNamespace(
+        launch=make_launch(),
         _run_order=lambda: next(orders),
         write=lambda state, **_: states.append(state),
         membership=SimpleNamespace(end_order=lambda: None),

@@ -70,7 +70,7 @@ def test_a_lost_task_is_reported_as_lost():
 def test_the_task_that_failed_the_longest_ago_is_the_root_cause():
     one = reported(report("worker:0", age_s=3.0), report("worker:1", age_s=9.0, reason="exit 3"))
     assert one.task == "worker:1"
-    assert one.message == "it ended: exit 3\n  it caused the end of worker:0 on w (exit 1)"
+    assert one.message == "it ended: exit 3\n  failed, too: worker:0 on w (exit 1)"
 
 
 def test_a_task_with_an_exception_of_its_own_was_not_ended_by_another():
@@ -84,8 +84,38 @@ def test_a_task_with_an_exception_of_its_own_was_not_ended_by_another():
     assert one.message.splitlines() == [
         f"it ended: {own}",
         f"  it caused the end of ps:0 on p ({lost})",
-        f"  failed by themselves, too: worker:1 on w ({own}.b)",
+        f"  failed, too: worker:1 on w ({own}.b)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause", "is_proven"),
+    [
+        ("worker:0 failed: exit 3", "worker:0", True),
+        ("exit 1: UnavailableError: Socket closed", "", True),
+        ("exit 1: RuntimeError: gloo/pair.cc:534] Connection closed by peer", "", True),
+        ("exit 1: ValueError: no such column", "", False),
+        ("killed by SIGSEGV", "", False),
+        ("ps:0 failed: exit 2", "ps:0", False),
+    ],
+)
+def test_a_cause_is_only_claimed_if_an_order_or_a_lost_connection_proves_it(
+    reason, cause, is_proven
+):
+    first = report("worker:0", age_s=9.0, reason="exit 3")
+    one = reported(first, report("worker:1", reason=reason, cause=cause), first="worker:0")
+    assert ("it caused the end of worker:1" in one.message) == is_proven
+    assert ("failed, too: worker:1" in one.message) != is_proven
+
+
+def test_the_hint_for_a_task_whose_peers_have_ended_says_what_all_must_do():
+    alone = "not restarted alone, because worker:1 has ended"
+    lost = report(
+        "worker:0", reason=f"exit 1: UnavailableError: Collective ops is aborted; {alone}"
+    )
+    assert "all workers save" in reported(lost, report("worker:1", "SUCCEEDED")).hint
+    own = report("worker:0", reason=f"exit 1: ValueError: no such column; {alone}")
+    assert reported(own, report("worker:1", "SUCCEEDED")).hint == ""
 
 
 def test_a_reason_that_several_tasks_have_is_said_once():
@@ -107,7 +137,7 @@ def test_many_tasks_that_ended_for_the_same_reason_are_grouped():
     first = report("worker:0", age_s=9.0, reason="exit 3")
     one = reported(first, odd, *others, hosts="[hosts.w]\nworkers = 7")
     together = "worker:6 on w (killed by SIGKILL), worker:[1-5] on w (exit 1)"
-    assert one.message == f"it ended: exit 3\n  it caused the end of {together}"
+    assert one.message == f"it ended: exit 3\n  failed, too: {together}"
 
 
 def test_a_task_that_another_names_as_its_cause_is_the_root_cause_whatever_the_clocks_say():
