@@ -85,7 +85,7 @@ def follow_to_end(
         return run, outcome
     if outcome.hosts:
         raise outcome.error
-    return run, RunEnd(1, outcome.error, "failed")
+    return run, RunEnd(1, outcome.error, "lost")
 
 
 def follow_resiliently(
@@ -104,7 +104,7 @@ def follow_resiliently(
             return run, outcome
         watcher.on_interruption(outcome.error)
         if resumes == MAX_RESUMES:
-            return run, RunEnd(1, outcome.error, "failed")
+            return run, RunEnd(1, outcome.error, "lost")
         resumed = _resume_without(fleet, run, outcome.hosts, watcher)
         watcher.on_resumed(resumed)
         run, resumes, lines = resumed.run, resumes + 1, None

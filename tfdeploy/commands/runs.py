@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
@@ -11,6 +11,7 @@ from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.results.outputs import SavedElsewhere
 from tfdeploy.results.stored_results import StoredResult, stored_results
 from tfdeploy.run import FOLDER, ID, open_runs, run_json
+from tfdeploy.shared.outcome import RUNNING, RunResult, outcome_of
 from tfdeploy.shared.protocol.runs import (
     DiskUse,
     HeldEnvironment,
@@ -18,7 +19,7 @@ from tfdeploy.shared.protocol.runs import (
     HeldRun,
     MeasureDisk,
 )
-from tfdeploy.shared.records import ENDED, FAILED, LOST, STOPPED, SUCCEEDED
+from tfdeploy.shared.records import ENDED
 from tfdeploy.transfer.shared_directory import group_by_store
 
 if TYPE_CHECKING:
@@ -29,12 +30,8 @@ if TYPE_CHECKING:
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.shared.outcome import Ended
 
-RunResult = Literal["running", "succeeded", "failed", "lost", "stopped"]
-RUNNING: RunResult = "running"  # the result of a run that has not ended
-ENDS: tuple[tuple[str, RunResult], ...] = (
-    (FAILED, "failed"), (LOST, "lost"), (SUCCEEDED, "succeeded")
-)  # fmt: skip
 TIMEOUT_S = 300.0
 
 
@@ -164,20 +161,11 @@ def is_run(held: HeldRun) -> bool:
     return bool(ID.fullmatch(held.run))
 
 
-def run_result(tasks: Mapping[str, str], chief: str) -> RunResult:
-    """Return the result of a run from the states of its tasks: it succeeds if its chief does.
-
-    If the chief's state is unknown, a failed task counts before one that succeeded.
-    """
-    states = set(tasks.values())
-    if states - set(ENDED):
+def run_result(tasks: Mapping[str, Ended], chief: str, needed: Sequence[str] = ()) -> RunResult:
+    """Return how a run ended by the states of its tasks, or that it is running."""
+    if {task.state for task in tasks.values()} - set(ENDED):
         return RUNNING
-    if tasks.get(chief) == SUCCEEDED:
-        return "succeeded"
-    if tasks.get(chief) == STOPPED:
-        return "failed" if FAILED in states else "stopped"
-    by_priority = ENDS[:2] if chief in tasks else ENDS
-    return next((result for state, result in by_priority if state in states), "stopped")
+    return outcome_of(chief, tasks, needed).result
 
 
 def count_stores_once(inventory: Inventory, disks: Mapping[str, HostDisk]) -> dict[str, HostDisk]:
@@ -214,14 +202,12 @@ def _summarize(
     in_folder = {(r.task, r.path) for r in results if not r.outside}
     only_on_hosts = {(r.task, r.path) for r in results if not (r.outside or r.collected)}
     outside = [result for result in results if result.outside and not result.collected]
-    # The chief's host may be gone, or its disk read-only, so that its end is not recorded there.
-    ends = [(chief, run.chief_end) for run in current if run.chief_end]
-    known = {task: state for task, state in tasks.items() if (task, state) != (chief, LOST)}
+    needed = sorted({task for run in current for task in run.needed})
     return RunSummary(
         id=folder.name,
-        result=run_result(known | dict(ends) or tasks, chief),
+        result=run_result(tasks, chief, needed),
         age_s=newest_last[-1].age_s,
-        tasks=tasks,
+        tasks={task: state.state for task, state in tasks.items()},
         hosts=tuple(parts),
         bytes=sum(run.bytes for run in parts.values()),
         recorded=(folder / "run.json").is_file(),

@@ -12,9 +12,10 @@ from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import unless_deleted
 from tfdeploy.planning import roles
 from tfdeploy.planning.plan import Placement, select_placements, tasks_by_host
+from tfdeploy.shared.outcome import RUNNING, Outcome, RunResult, outcome_of
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.protocol.reports import Status
-from tfdeploy.shared.records import ENDED, STOPPED, SUCCEEDED, TaskReport
+from tfdeploy.shared.records import ENDED, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,7 @@ class RunStatus:
     """The state of each task."""
 
     __repr__ = short_repr
-    KEYS = ("run_id", "release", "network", "tasks", "left_out", "slow", "errors")
+    KEYS = ("run_id", "result", "release", "network", "tasks", "left_out", "slow", "errors")
     NAMES: ClassVar = {"run_id": "run"}
 
     run: Run = field(repr=False)
@@ -88,6 +89,18 @@ class RunStatus:
         return max((each for each in found if each is not None), default=None)
 
     @property
+    def result(self) -> RunResult:
+        """Whether it is running, or how it ended, as far as the chosen tasks show."""
+        live = any(task.report and task.report.state not in ENDED for task in self.tasks)
+        return RUNNING if live else self.outcome.result
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return how the run ended, if all of its tasks have, as far as hosts have reported."""
+        tasks = {str(task.placement.task): task.report for task in self.tasks}
+        return outcome_of(str(self.run.plan.chief.task), tasks, self.run.plan.needed)
+
+    @property
     def exit_code(self) -> int:
         """Return HEALTHY if every task is READY and trains, or the run succeeded; OVER if it ended
         in any other way; UNHEALTHY in all other cases, and if a host did not answer. They have the
@@ -96,11 +109,8 @@ class RunStatus:
         if self.errors or len(reports) < len(self.tasks):
             return UNHEALTHY
         states = {report.state for report in reports}
-        chief = self.report(str(self.run.plan.chief.task))
-        if chief and chief.state == SUCCEEDED and states <= {SUCCEEDED, STOPPED}:
-            return HEALTHY
         if states <= {*ENDED}:
-            return OVER
+            return HEALTHY if self.outcome.result == "succeeded" else OVER
         return HEALTHY if all(is_healthy(report) for report in reports) else UNHEALTHY
 
     def report(self, task: str) -> TaskReport | None:
@@ -142,12 +152,12 @@ def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> R
     by_host = tasks_by_host(placements)
     reports: dict[str, TaskReport] = {}
     errors: list[TfdeployError] = []
-    for host, outcome in outcomes.items():
-        if isinstance(outcome, TfdeployError):
-            errors.append(outcome)
+    for host, answer in outcomes.items():
+        if isinstance(answer, TfdeployError):
+            errors.append(answer)
             continue
-        reports |= outcome
-        missing = [task for task in by_host[host] if task not in outcome]
+        reports |= answer
+        missing = [task for task in by_host[host] if task not in answer]
         errors += _missing_tasks(run, host, missing)
     explained = {task: _with_peers(run, report, reports) for task, report in reports.items()}
     of_tasks = ((p, explained.get(str(p.task))) for p in placements)

@@ -21,7 +21,7 @@ from tfdeploy.commands.following.training_history import (
 from tfdeploy.errors import OutdatedRecord, TfdeployError
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.results import run_folder
-from tfdeploy.shared import outcome
+from tfdeploy.shared.outcome import Outcome, outcome_of
 from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
@@ -146,8 +146,13 @@ class WatchedRun(Listener):
     @property
     def exit_code(self) -> int:
         """Return the exit code of a run that has ended, as `attach` does."""
-        chief = str(self.run.plan.chief.task)
-        return outcome.exit_code(chief, lambda task: self.tasks[task].report)
+        return self.outcome.exit
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return how a run ended that has ended."""
+        reports = {name: task.report for name, task in self.tasks.items()}
+        return outcome_of(str(self.run.plan.chief.task), reports, self.run.plan.needed)
 
     @property
     def errors(self) -> list[TfdeployError]:

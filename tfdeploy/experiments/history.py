@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.shared import records
-from tfdeploy.shared.records import FROZEN, MAX_HISTORY_BYTES
+from tfdeploy.shared.outcome import DURATION_KEY
+from tfdeploy.shared.records import FROZEN, MAX_HISTORY_BYTES, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,6 +47,12 @@ class Change:
     reason: str = ""
     cause: str = ""
     lost: int = 0
+
+    @property
+    def task_state(self) -> TaskState:
+        """Return the task's state since this change, as far as it was recorded."""
+        planned = self.reason.startswith(DURATION_KEY)
+        return TaskState(self.state, self.at, reason=self.reason, cause=self.cause, planned=planned)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tfdeploy.formatting.humanize import ends_text, escape_line, format_count, f
 from tfdeploy.live.rows import AWAY, WAITING, state_text
 from tfdeploy.output.status_table import epoch_text, loss_text
 from tfdeploy.shared.outcome import why_stopped
-from tfdeploy.shared.records import STOPPED, SUCCEEDED, LogProgress
+from tfdeploy.shared.records import LogProgress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,14 +120,16 @@ def _end(watched: WatchedRun) -> tuple[str, tuple[str, ...]]:
     report = watched.chief.report
     if not watched.has_ended:
         return "", ()
-    if report is None:
+    outcome = watched.outcome
+    if outcome.result == "unknown" or report is None:
         return "ended; its chief's host does not report", ("status",)
-    if report.state == SUCCEEDED:
+    if outcome.result == "succeeded":
         return "succeeded", ("collect",)
-    if report.planned:
+    if outcome.result == "ended":
         return "ended after max_duration_s", ("collect",)
-    if report.state == STOPPED and not report.cause:
+    if outcome.result == "stopped":
         why = escape_line(why_stopped(report.reason))
         return f"stopped: {why}" if why else "stopped", ("collect", "resume")
-    reason = escape_line(report.reason.split("\n", 1)[0]) or f"exit {report.exit}"
-    return f"failed: {report.task} {reason}", ("logs",)
+    first = watched.tasks[outcome.task].report or report
+    reason = escape_line(first.reason.split("\n", 1)[0]) or f"exit {first.exit}"
+    return f"{outcome.result}: {first.task} {reason}", ("logs",)

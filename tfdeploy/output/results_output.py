@@ -73,11 +73,7 @@ def print_fetched(console: Console, fetched: FetchResult) -> None:
 
 def print_finished(console: Console, run: Run, finished: FinishedRun) -> None:
     print_collected(console, finished.collected)
-    result = {
-        "failed": f"failed (exit {finished.exit})",
-        "stopped": ": ".join(filter(None, ("was stopped", escape_line(finished.reason)))),
-        "ended": "ended after max_duration_s",
-    }.get(finished.result, finished.result)
+    result = ending_text(finished.result, finished.exit, finished.reason)
     if finished.result == "succeeded" and _wrote_nothing(finished.collected):
         result = "ended with exit 0 and wrote nothing: no checkpoint, no output, no event file"
         outputs = finished.collected.outputs
@@ -88,6 +84,18 @@ def print_finished(console: Console, run: Run, finished: FinishedRun) -> None:
     for line in _cut_off_lines(finished):
         console.print_text(line)
     console.print_text(f"run {run.id} {result}")
+
+
+def ending_text(result: str, code: int, reason: str) -> str:
+    """Return how a run ended, as the end of a sentence. `reason` is why it was stopped, "" if by a
+    command."""
+    texts = {
+        "failed": f"failed (exit {code})",
+        "lost": "is lost",
+        "stopped": ": ".join(filter(None, ("was stopped", escape_line(reason)))),
+        "ended": "ended after max_duration_s",
+    }
+    return texts.get(result, result)
 
 
 def _print_new_checkpoints(console: Console, collected: CollectResult) -> None:

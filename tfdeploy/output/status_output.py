@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import ends_text, escape_line
 from tfdeploy.output import status_table
+from tfdeploy.output.results_output import ending_text
 from tfdeploy.output.status_table import (
     COLUMNS,
     NO_VALUE,
@@ -14,6 +15,7 @@ from tfdeploy.output.status_table import (
     fitting_columns,
     is_empty,
 )
+from tfdeploy.shared.outcome import RUNNING, why_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +40,7 @@ def print_status(console: Console, status: RunStatus) -> None:
     _print_new_rows(console, status, status.tasks)
     if status.ends_s is not None:
         console.print_text(ends_text(status.ends_s))
+    _print_ending(console, status)
     _print_left_out(console, status)
     _print_notices(console, status)
     _print_exposed(console, status)
@@ -63,6 +66,16 @@ def _print_task_rows(console: Console, tasks: Sequence[TaskStatus]) -> None:
     columns = fitting_columns(COLUMNS, OPTIONAL, rows, width)
     console.out.print_table(columns, map(_with_style, rows))
     _print_hidden(console, rows, hidden_columns(rows, columns))
+
+
+def _print_ending(console: Console, status: RunStatus) -> None:
+    """Print how the run ended, if all of its tasks were chosen and have reported their end."""
+    is_whole = len(status.tasks) == len(status.run.plan.placements) and not status.errors
+    if is_whole and status.result not in (RUNNING, "unknown"):
+        chief = status.report(str(status.run.plan.chief.task))
+        reason = why_stopped(chief.reason) if chief else ""
+        text = ending_text(status.result, status.outcome.exit, reason)
+        console.print_text(f"run {status.run.id} {text}")
 
 
 def _print_left_out(console: Console, status: RunStatus) -> None:

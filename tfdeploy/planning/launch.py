@@ -109,7 +109,7 @@ def _heartbeat(training: Training, plan: Plan, secret: str) -> HeartbeatSettings
         secret=secret,
         chief=str(plan.chief.task),
         tasks=[str(p.task) for p in plan.placements],
-        needed=[str(p.task) for p in plan.essential if p != plan.chief],
+        needed=plan.needed,
         replicas=[str(p.task) for p in replica_placements(training, plan)],
         orphan_timeout_s=training.orphan_timeout_s,
         launch_name=hashlib.sha256(secret.encode()).hexdigest()[:16],

@@ -117,6 +117,11 @@ class Plan:
         a ps, every worker to which others connect."""
         return tuple(p for p in self.placements if self._is_serving(p) or p == self.chief)
 
+    @property
+    def needed(self) -> list[str]:
+        """Return the names of the tasks that the chief can't run without."""
+        return [str(p.task) for p in self.essential if p != self.chief]
+
     def _is_serving(self, placement: Placement) -> bool:
         return placement.task.job in self._serving_jobs and placement.port is not None
 

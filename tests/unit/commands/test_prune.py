@@ -13,13 +13,14 @@ from tfdeploy.commands.runs import HostDisk, run_result, summarize_runs
 from tfdeploy.environments.wheelhouse import PLACE
 from tfdeploy.release.snapshot import slug
 from tfdeploy.shared.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
+from tfdeploy.shared.records import TaskState
 
 WHEELS = f"{slug(PLACE)}-"
 
 
 def run(
     number, release="f00d", *, live=False, tasks=(), age_s=1.0, size=10, data=(), environments=(),
-    launch="", chief_end="",
+    launch="", reason="",
 ):  # fmt: skip
     run_id = number if isinstance(number, str) else f"20260101-{number:06}-abcd"
     return HeldRun(
@@ -27,13 +28,12 @@ def run(
         release,
         "worker:0",
         live,
-        dict(tasks),
+        {task: TaskState(state, 0.0, reason=reason) for task, state in dict(tasks).items()},
         age_s,
         size,
         [*data],
         [*environments],
         launch,
-        chief_end,
     )
 
 
@@ -207,32 +207,15 @@ def test_live_runs_and_releases_in_use_are_never_deleted(disks, runs, releases):
         ("BACKOFF STOPPED", "running"),
         ("STARTING", "running"),
         ("SUCCEEDED FAILED LOST", "succeeded"),
-        ("STOPPED SUCCEEDED", "stopped"),
-        ("STOPPED SUCCEEDED FAILED LOST", "failed"),
-        ("STOPPED SUCCEEDED LOST", "stopped"),
+        ("STOPPED SUCCEEDED FAILED LOST", "stopped"),
         ("FAILED SUCCEEDED", "failed"),
         ("LOST", "lost"),
-        ("", "stopped"),
+        ("", "unknown"),
     ],
 )
-def test_the_state_of_the_chief_decides_whether_a_run_succeeded(states, expected):
-    tasks = {f"worker:{index}": state for index, state in enumerate(states.split())}
+def test_a_run_is_running_or_ended_as_its_chief_did(states, expected):
+    tasks = {f"worker:{index}": TaskState(s, 0.0) for index, s in enumerate(states.split())}
     assert run_result(tasks, "worker:0") == expected
-
-
-@pytest.mark.parametrize(
-    ("states", "expected"),
-    [
-        ("SUCCEEDED FAILED LOST", "failed"),
-        ("SUCCEEDED LOST", "lost"),
-        ("SUCCEEDED STOPPED", "succeeded"),
-        ("SUCCEEDED READY", "running"),
-    ],
-)
-@pytest.mark.parametrize("chief", ["", "chief:0"])
-def test_without_the_chiefs_state_a_failed_task_counts_first(states, expected, chief):
-    tasks = {f"worker:{index}": state for index, state in enumerate(states.split())}
-    assert run_result(tasks, chief) == expected
 
 
 @pytest.mark.parametrize("hosts", ["old new", "new old"])
@@ -254,7 +237,8 @@ def test_tasks_of_an_older_launch_do_not_count(tmp_path):
 
 
 def test_a_run_whose_chiefs_host_is_gone_succeeded_if_its_other_tasks_learned_so(tmp_path):
-    left = run(1, tasks={"ps:0": "STOPPED", "worker:1": "STOPPED"}, chief_end="SUCCEEDED")
+    reason = "the run has ended: worker:0 succeeded; stopped by SIGTERM"
+    left = run(1, tasks={"ps:0": "STOPPED", "worker:1": "STOPPED"}, reason=reason)
     (summary,) = summarize_runs({"a": disk(left)}, tmp_path)
     assert (summary.result, set(summary.tasks)) == ("succeeded", {"ps:0", "worker:1"})
 

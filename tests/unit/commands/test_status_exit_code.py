@@ -44,7 +44,7 @@ def exit_code(*reports, errors=()):
         ((READY, READY, RESUMED), 0),
         ((READY, READY, ENDED["LOST"]), 1),
         ((READY, READY, None), 1),
-        ((ENDED["STOPPED"], ENDED["SUCCEEDED"], ENDED["FAILED"]), 3),
+        ((ENDED["STOPPED"], ENDED["SUCCEEDED"], ENDED["FAILED"]), 0),
         ((ENDED["STOPPED"], ENDED["STOPPED"], ENDED["STOPPED"]), 3),
         ((ENDED["LOST"], ENDED["FAILED"], ENDED["SUCCEEDED"]), 3),
         ((None, None, None), 1),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
-from ...shared import outcome, state_file
+from ...shared import state_file
+from ...shared.outcome import Outcome, outcome_of
 from ...shared.protocol.record import Record, to_json
-from ...shared.records import ENDED, Launch, TaskState
+from ...shared.records import Launch, TaskState
 from .. import paths
 
 HIDDEN = "***"
@@ -84,16 +85,16 @@ def summarize(
     launch: Launch, states: Mapping[str, TaskState], started: float, ended: float, task_dir: str
 ) -> EndSummary:
     """Summarize a run on its chief's host; `launch` and `task_dir` are the chief's."""
-    result = outcome.result(launch.task, states.get)
-    verb = "logs" if result == "failed" else "status"
+    outcome = outcome_of(launch.task, states, launch.heartbeat.needed)
+    verb = "logs" if outcome.result == "failed" else "status"
     return EndSummary(
         project=launch.project,
         run=launch.run,
         name=launch.notify.name,
         release=launch.release,
-        result=result,
-        reason=_reason(launch, states, result),
-        exit=outcome.exit_code(launch.task, states.get),
+        result=outcome.result,
+        reason=_reason(launch, states, outcome),
+        exit=outcome.exit,
         started=started,
         ended=ended,
         restarts={task: states[task].restarts for task in launch.heartbeat.tasks},
@@ -120,15 +121,11 @@ def format_duration(seconds: float) -> str:
     return "{}m {:02}s".format(minutes, whole % 60) if minutes else "{}s".format(whole)
 
 
-def _reason(launch: Launch, states: Mapping[str, TaskState], result: str) -> str:
+def _reason(launch: Launch, states: Mapping[str, TaskState], outcome: Outcome) -> str:
     """Return why the run ended; for a failure the root cause, in the words of `tfdeploy run`."""
-    chief = states[launch.task]
-    if result != "failed":
-        return "" if result == "succeeded" else chief.reason
-    cause = states.get(chief.cause)
-    # A task that only fell silent has not said why.
-    task = chief.cause if cause and cause.state in ENDED else launch.task
-    state = states[task]
+    if outcome.result != "failed":
+        return "" if outcome.result == "succeeded" else states[launch.task].reason
+    task, state = outcome.task, states[outcome.task]
     times = "1 restart" if state.restarts == 1 else "{} restarts".format(state.restarts)
     after = " after " + times if state.restarts else ""
     host = launch.notify.hosts.get(task, "its host")

@@ -14,7 +14,6 @@ from .. import paths
 from ..environments import marker
 from ..machine import lock, process
 from ..reports import status
-from ..supervision import termination
 
 T = TypeVar("T")
 
@@ -176,20 +175,19 @@ def _describe_run(project: str, run: str) -> HeldRun:
     newest = _launch_name(youngest)
     current = {task: path for task, path in tasks.items() if _launch_name(path) == newest}
     states = {task: task_state(path) for task, path in current.items()}
-    chief = str(_heartbeat_of(youngest).get("chief", ""))
-    ends = (termination.chief_end(chief, state.reason) for state in states.values())
+    heartbeat = _heartbeat_of(youngest)
     return HeldRun(
         run=run,
         release=next(iter(releases_of(youngest)), ""),
-        chief=chief,
+        chief=str(heartbeat.get("chief", "")),
         live=is_resuming(project, run) or any(lock.is_live(path) for path in tasks.values()),
-        tasks={task: state.state for task, state in states.items()},
+        tasks=states,
         age_s=_age_s(launched_at),
         bytes=used_bytes(folder),
         data=sorted({name for path in tasks.values() for name in releases_of(path)[1:]}),
         environments=sorted({environment_of(path) for path in tasks.values()} - {""}),
         launch=newest,
-        chief_end=next(filter(None, ends), ""),
+        needed=[task for task in heartbeat.get("needed", []) if isinstance(task, str)],
     )
 
 

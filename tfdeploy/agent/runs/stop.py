@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import List, Optional
 
 from ...shared import parallel, records, state_file
+from ...shared.outcome import STOPPED_AFTER_LOSS
 from ...shared.protocol.runs import SavedCheckpoint, Stopped, StoppedTask
 from ...shared.records import ENDED, UNKNOWN, Launch, TaskState
 from .. import paths
@@ -148,9 +149,7 @@ def _final_state(task_dir: str) -> str:
         return records.STOPPED
     if state.state in ENDED:
         return state.state
-    stopped = TaskState(
-        records.STOPPED, time.time(), reason="stopped after its supervisor was lost"
-    )
+    stopped = TaskState(records.STOPPED, time.time(), reason=STOPPED_AFTER_LOSS)
     with suppress(OSError):  # a full or read-only disk: its processes are gone all the same
         records.write(paths.state(task_dir), records.to_json(stopped))
     return records.STOPPED

@@ -273,9 +273,10 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
     if policy.attempts == 0:
         return ""
     if _restarts_within(policy.window_s, history, now) >= policy.attempts:
-        return "; all {} restarts within {:g} s are used up".format(
-            policy.attempts, policy.window_s
-        )
+        many = "its one restart" if policy.attempts == 1 else "all {} restarts"
+        verb = "is" if policy.attempts == 1 else "are"
+        text = "; {} within {:g} s {} used up".format(many, policy.window_s, verb)
+        return text.format(policy.attempts)
     return None
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ...shared.outcome import IDLE_KEY
+from ...shared.outcome import DURATION_KEY, IDLE_KEY, RUN_ENDED, past_tense
 from ...shared.protocol.record import Record
-from ...shared.records import ENDED, FAILED, STOPPED, SUCCEEDED, Launch, is_trainer
+from ...shared.records import FAILED, STOPPED, SUCCEEDED, Launch, is_trainer
 from ..machine.leases import format_age
 
 # After this time a worker has ended by itself, or will not. A ps must outlive the workers (see
@@ -15,7 +15,6 @@ PS_MARGIN_S = 3.0
 # No supervisor listens again once it was killed. A firewall that is loaded again refuses for less.
 REFUSED_S = 60.0
 IDLE = "its GPUs were idle for {} (" + IDLE_KEY + ")"
-RUN_ENDED = "the run has ended: {} {}"
 
 
 class Order(Record):
@@ -68,7 +67,7 @@ def chief_order(
 def _duration_order(launch: Launch, age_s: float) -> Optional[Order]:
     if launch.max_duration_s is None or age_s <= launch.max_duration_s:
         return None
-    return Order("max_duration_s ({:g} s) has passed".format(launch.max_duration_s), planned=True)
+    return Order("{} ({:g} s) has passed".format(DURATION_KEY, launch.max_duration_s), planned=True)
 
 
 def other_order(
@@ -103,14 +102,7 @@ def other_order(
 
 def end_order(chief: str, answer: Dict[str, Any]) -> Order:
     """Return the order for a task that does not continue after the chief's end."""
-    return Order(RUN_ENDED.format(chief, _past_tense(answer["ended"]["state"])))
-
-
-def chief_end(chief: str, reason: str) -> str:
-    """Return the state in which the chief ended, as the reason of a task that ended because of it
-    says; "" if the task ended for another reason."""
-    ends = (s for s in ENDED if RUN_ENDED.format(chief, _past_tense(s)) in reason)
-    return next(ends, "")
+    return Order(RUN_ENDED.format(chief, past_tense(answer["ended"]["state"])))
 
 
 def _grace_s(launch: Launch, answer: Dict[str, Any]) -> Optional[float]:
@@ -131,7 +123,3 @@ def _uses_ps(unfinished: List[str]) -> bool:
     A worker without its ps ignores SIGTERM for most of a minute, so the ps waits for it.
     """
     return any(map(is_trainer, unfinished))
-
-
-def _past_tense(state: str) -> str:
-    return state.lower() if state in (SUCCEEDED, FAILED) else "was stopped"

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Callable, Dict, List, Optional, Tuple
 
 from ...shared import records
+from ...shared.outcome import START_FAILED
 from ...shared.records import BACKOFF, FAILED, OPEN, STRICT, Launch
 from ..machine import grpc_health, guard, listeners, process
 from ..machine.guard import ExposedPorts
@@ -19,7 +20,7 @@ from .termination import Order
 
 STOP = Order("on request")
 STOP_RUN = Order("on request", stops_run=True)
-STOP_SILENTLY = Order("on request", stops_run=True, silent=True)
+STOP_SILENTLY = Order(START_FAILED, stops_run=True, silent=True)
 # Signals to a supervisor: SIGTERM from any process, SIGUSR1 from `tfdeploy stop`, SIGUSR2 from a
 # start that failed and from `tfdeploy resume`.
 ORDERS: Dict[int, Order] = {

@@ -15,7 +15,7 @@ from tfdeploy.errors import HostError, RunDeleted, TaskError, TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.planning import launch
-from tfdeploy.shared import outcome
+from tfdeploy.shared.outcome import outcome_of, why_stopped
 from tfdeploy.shared.records import ENDED, LOST, STOPPED, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def follow(
     if progress.chief is None or progress.chief.state == LOST:
         return Interruption((), root_cause(status(fleet, run, LOG_LINES), progress.lost))
     chief = progress.chief
-    if chief.state == SUCCEEDED or chief.planned:
-        result = outcome.result(chief.task, {chief.task: chief}.get)
-        return RunEnd(0, None, result, cut_off=progress.cut_off())
+    outcome = outcome_of(chief.task, {chief.task: chief})
+    if outcome.exit == 0:
+        return RunEnd(0, None, outcome.result, cut_off=progress.cut_off())
     return _unsuccessful_end(fleet, progress, chief)
 
 
@@ -125,10 +125,9 @@ def _unsuccessful_end(fleet: Fleet, progress: _Progress, chief: TaskReport) -> R
     for task in found.tasks:
         if task.report and task.report.state in ENDED and task.report.task in progress.active:
             progress.watcher.on_report(task.placement.host, task.report)
-    result = outcome.result(chief.task, found.report)
-    failure = root_cause(found) if result == "failed" else None
-    reason = outcome.why_stopped(chief.reason)
-    return RunEnd(outcome.exit_code(chief.task, found.report), failure, result, reason=reason)
+    outcome = found.outcome
+    failure = None if outcome.result == "stopped" else root_cause(found)
+    return RunEnd(outcome.exit, failure, outcome.result, reason=why_stopped(chief.reason))
 
 
 class _Progress(Listener):

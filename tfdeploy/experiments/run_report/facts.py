@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.commands.runs import RUNNING, run_result
+from tfdeploy.commands.runs import run_result
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.experiments import history, scalars
 from tfdeploy.experiments.history import Change, find_pauses
@@ -21,6 +21,7 @@ from tfdeploy.experiments.scalars import NO_LOSSES
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.shared import filesystem, pace, records
+from tfdeploy.shared.outcome import RUNNING
 from tfdeploy.shared.pace import TaskPace
 from tfdeploy.shared.protocol.message import parse_lines
 
@@ -100,9 +101,10 @@ class RunFacts:
     @property
     def result(self) -> str:
         """Return as `tfdeploy runs` does, or "unknown"."""
-        known = {task: state for task, state in self.states.items() if state != UNKNOWN}
-        chief = str(self.run.plan.chief.task)
-        return run_result(known, chief) if chief in known else UNKNOWN
+        known = {
+            task: changes[-1].task_state for task, changes in self.histories.items() if changes
+        }
+        return run_result(known, str(self.run.plan.chief.task), self.run.plan.needed)
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import Dict, List, Optional
 
-from ..records import Launch
+from ..records import Launch, TaskState
 from .message import LONG_LIST, Message, Request, RunRequest, TaskRequest
+from .record import field
 from .reports import RunEvent
 
 
@@ -128,22 +129,22 @@ class ReadRecord(RunRequest[RecordTexts]):
 class HeldRun(Message):
     """A run's part on this host. `chief` is the run's, on whatever host; `live`: one of its
     supervisors runs here, or is about to; `tasks` maps each task of the last launch on this host to
-    its state, `launch` names that launch, and `age_s` is the time since then; `data` are the
+    its last state, `launch` names that launch, and `age_s` is the time since then; `data` are the
     releases of data sets that its tasks use, `environments` their Python environments.
-    `chief_end` is the state in which the chief ended, as tasks here learned it; "" if none did.
+    `needed` are the tasks that the chief can't run without.
     """
 
     run: str
     release: str
     chief: str
     live: bool
-    tasks: Dict[str, str]
+    tasks: Dict[str, TaskState]
     age_s: float
     bytes: int
     data: List[str]
     environments: List[str]
     launch: str = ""
-    chief_end: str = ""
+    needed: List[str] = field(default_factory=list)
 
 
 class HeldRelease(Message):

@@ -116,7 +116,7 @@ def test_a_full_disk_during_an_earlier_attempt_does_not_explain_a_later_end(supe
         "become_ready(); os.kill(os.getpid(), 9) if first else sys.exit(7)",
         policy=make_policy(delay_s=0.1, exits=[7, "signals"], attempts=1),
     )
-    assert task.wait_for_end().reason == "exit 7; all 1 restarts within 3600 s are used up"
+    assert task.wait_for_end().reason == "exit 7; its one restart within 3600 s is used up"
 
 
 def test_a_task_that_is_never_ready_is_ended(supervise):
@@ -302,7 +302,7 @@ def test_the_log_has_the_output_of_both_attempts(supervise):
     task = run_alone(supervise, code, policy=make_policy(attempts=1, delay_s=0.1))
     ended = task.wait_for_end()
     assert (ended.state, ended.restarts) == ("FAILED", 1)
-    assert ended.reason == "exit 137; all 1 restarts within 3600 s are used up"
+    assert ended.reason == "exit 137; its one restart within 3600 s is used up"
     assert task.log == "attempt 1\nattempt 2\n"
 
 

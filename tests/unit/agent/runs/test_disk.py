@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.runs import disk
 from tfdeploy.shared import records
-from tfdeploy.shared.records import TaskState
 
 
 def held_runs():
@@ -66,23 +64,10 @@ def test_an_unknown_project_has_no_runs_and_releases(root):
 def test_a_run_is_listed_with_its_release_and_the_states_of_its_tasks(root):
     folder = create_run("r", "ps:0", "worker:0")
     run = held_runs()["r"]
-    assert run.tasks == {"ps:0": "SUCCEEDED", "worker:0": "SUCCEEDED"}
+    states = {task: state.state for task, state in run.tasks.items()}
+    assert states == {"ps:0": "SUCCEEDED", "worker:0": "SUCCEEDED"}
     assert (run.release, run.chief) == ("f00d", "worker:0")
     assert (run.live, run.bytes) == (False, disk.used_bytes(folder))
-
-
-@pytest.mark.parametrize(
-    ("end", "chief_end"),
-    [("succeeded", "SUCCEEDED"), ("failed", "FAILED"), ("was stopped", "STOPPED"), ("", "")],
-)
-def test_the_end_of_a_chief_on_another_host_is_known_from_the_tasks_that_it_ended(
-    root, end, chief_end
-):
-    create_run("r", "ps:0")
-    reason = f"the run has ended: worker:0 {end}; stopped by SIGTERM" if end else "on request"
-    state = records.to_json(TaskState("STOPPED", time.time(), reason=reason))
-    records.write(paths.state(paths.task("p", "r", "ps:0")), state)
-    assert held_runs()["r"].chief_end == chief_end
 
 
 def test_the_data_sets_of_all_tasks_of_a_run_are_listed(root):
@@ -138,7 +123,7 @@ def test_a_run_that_is_being_started_is_live(root):
 
 def test_a_task_without_its_supervisor_is_lost(root):
     create_run("r", "ps:0", state="READY")
-    assert held_runs()["r"].tasks == {"ps:0": "LOST"}
+    assert held_runs()["r"].tasks["ps:0"].state == "LOST"
 
 
 def test_a_run_without_tasks_is_listed(root):

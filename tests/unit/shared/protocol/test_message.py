@@ -23,10 +23,12 @@ from tfdeploy.shared.protocol.outputs import HashedFile, HeldCopy
 from tfdeploy.shared.protocol.record import field_types, to_json
 from tfdeploy.shared.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
 from tfdeploy.shared.protocol.runs import HeldRun, Start
-from tfdeploy.shared.records import TaskReport
+from tfdeploy.shared.records import TaskReport, TaskState
 
 REPORT = TaskReport("ps:0", "READY", 1, 7, None, 0, "", step=3, step_age_s=0.5, log=["a"])
-HELD = HeldRun("r", "f00d", "worker:0", True, {"ps:0": "READY"}, 1.5, 10, ["d"], ["e"])
+HELD = HeldRun(
+    "r", "f00d", "worker:0", True, {"ps:0": TaskState("READY", 1.0)}, 1.5, 10, ["d"], ["e"]
+)
 COPY = HeldCopy("ckpt-7", 7, True, [HashedFile("ckpt-7.index", 3, "ab")], "/tmp/pin")
 
 
@@ -57,7 +59,7 @@ def test_a_field_of_another_type_is_named(key, value, shown):
 
 @pytest.mark.parametrize("tasks", [[], {"ps:0": 1}, "ps:0", None])
 def test_values_inside_a_field_are_checked(tasks):
-    with pytest.raises(Invalid, match=r"^HeldRun\.tasks is "):
+    with pytest.raises(Invalid, match=r"^(HeldRun\.tasks|TaskState) is "):
         parse(HeldRun, to_json(HELD) | {"tasks": tasks})
 
 
