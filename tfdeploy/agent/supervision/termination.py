@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ...shared.outcome import DURATION_KEY, IDLE_KEY, RUN_ENDED, past_tense
+from ...shared.outcome import DURATION_KEY, IDLE_KEY, NOT_RESTARTED_ALONE, RUN_ENDED, past_tense
 from ...shared.protocol.record import Record
 from ...shared.records import FAILED, STOPPED, SUCCEEDED, Launch, is_trainer
 from ..machine.leases import format_age
@@ -52,12 +52,14 @@ def chief_order(
     """
     for task in launch.heartbeat.needed:
         silent_s, state, reason = reports[task]
-        if state == FAILED:
+        # After one of the tasks that train in step has succeeded, the chief may do what is left
+        # alone, such as saving. If it needs the lost task, it fails itself.
+        if state == FAILED and NOT_RESTARTED_ALONE not in reason:
             return Order("{} failed: {}".format(task, reason), FAILED, task)
         if state == STOPPED:
             return Order("{} was stopped: {}".format(task, reason), STOPPED, task)
-        # A task that succeeded has ended and sends nothing more.
-        if state != SUCCEEDED and silent_s > launch.heartbeat.orphan_timeout_s:
+        # A task that has ended sends nothing more.
+        if state not in (SUCCEEDED, FAILED) and silent_s > launch.heartbeat.orphan_timeout_s:
             return Order("no message from {} for {:.0f} s".format(task, silent_s), FAILED, task)
     if launch.idle_gpu_stop_s is not None and idle_s >= launch.idle_gpu_stop_s:
         return Order(IDLE.format(format_age(launch.idle_gpu_stop_s)))

@@ -60,6 +60,12 @@ def test_a_chief_fails_with_a_task_that_it_needs():
     )
 
 
+def test_a_chief_goes_on_if_a_task_is_not_restarted_because_another_has_succeeded():
+    """Then no step is left that all of them take together."""
+    alone = "killed by SIGSEGV; not restarted alone, because worker:2 has ended"
+    assert chief_order(ps_1=(9999.0, "FAILED", alone)) is None
+
+
 def test_a_chief_stops_with_a_task_that_it_needs():
     stopped = Order("ps:1 was stopped: on request; exit 0", "STOPPED", "ps:1")
     assert chief_order(ps_1=(0.5, "STOPPED", "on request; exit 0")) == stopped
