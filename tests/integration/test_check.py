@@ -148,7 +148,9 @@ def test_what_keeps_the_program_from_starting_is_an_error_with_what_to_do(make_p
         )
         assert tensorflow.startswith("other.py, line 2: ModuleNotFoundError: No module named ")
         assert "and TensorFlow 2.21.0, or install other versions" in tensorflow
-        assert secret.endswith("\n  source.exclude or .gitignore leaves the file out: correct that")
+        assert secret.endswith(
+            "\n  source.exclude or a rule of git leaves the file out: correct that"
+        )
         assert packages == (
             f"{host['python']} has no no_such_module_1 (other.py, line 1), yaml_of_nobody "
             "(other.py, line 1)\n  install it there; or in hosts.toml, below [env]: "

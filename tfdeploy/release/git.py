@@ -2,7 +2,8 @@
 
 Only objects of the repository are read, and compared with the files. Commands that look at files
 themselves, such as git diff, start programs that the configuration of somebody else's repository
-names: filters, file system monitors, and tools that show differences.
+names: filters, file system monitors, and tools that show differences. Of these commands, only
+ls-files and check-ignore may be run: they start no program but the monitor, which `run` disables.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+import signal
 import subprocess
+import tempfile
 import threading
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import format_count
+from tfdeploy.formatting.humanize import format_count, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -27,6 +30,11 @@ MAX_LINES = 5000  # of a file: difflib takes seconds for more, if many of them a
 MAX_LISTING = 64 << 20  # bytes; half a million files
 MAX_DIFF = 10_000  # characters; each host stores it with the run's record
 LFS = b"version https://git-lfs"  # stands for a file that git does not store
+MAX_ERROR = 500  # characters of what git says when it fails
+# Empty, because git before 2.36 takes any other value for a program.
+NO_MONITOR = ("-c", "core.fsmonitor=")
+# Variables of git that the user sets. Others name a repository, for example in git's hooks.
+OF_USER = ("GIT_CONFIG", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM")
 # Objects that a partial clone lacks are not fetched: that would start what its configuration says.
 # Before 2.45, git only knows the first of these; it counts more than any configuration.
 NO_FETCH = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
@@ -36,8 +44,8 @@ def describe(root: Path, paths: Collection[str]) -> dict[str, str]:
     """Return `commit`, `branch` ("" if no branch is checked out), and `diff`, what of the files
     `paths` below `root` is not committed ("" if all is); {} without git, or without a commit."""
     try:
-        head, branch = _git(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD").decode().split()
-        listed = _git(root, "ls-tree", "-r", "-z", "HEAD").decode(errors="surrogateescape")
+        head, branch = run(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD").decode().split()
+        listed = run(root, "ls-tree", "-r", "-z", "HEAD").decode(errors="surrogateescape")
         rows = (row.partition("\t") for row in listed.split("\0") if row)
         blobs = {path: kind.split()[2] for kind, _, path in rows if " blob " in kind}
         diff = "".join(_diff(root, paths, blobs)).encode(errors="replace").decode()
@@ -48,17 +56,23 @@ def describe(root: Path, paths: Collection[str]) -> dict[str, str]:
     return {"commit": head, "branch": "" if branch == "HEAD" else branch, "diff": text}
 
 
-def _git(root: Path, *words: str) -> bytes:
-    """Return what git prints. Raises OSError, and ValueError if it fails, prints more than
-    MAX_LISTING bytes, or takes longer than TIMEOUT_S."""
-    environment = {"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "")}
-    with subprocess.Popen(
-        ["git", "--no-optional-locks", "-C", str(root), *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**environment, **NO_FETCH},
-    ) as process:
+class GitError(ValueError):
+    """What git says about why it failed; "" if it exits without a word."""
+
+
+def run(root: Path, *words: str) -> bytes:
+    """Return what git prints in the folder `root`. Raises OSError, and GitError if it fails, prints
+    more than MAX_LISTING bytes, or takes longer than TIMEOUT_S."""
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            ["git", "--no-optional-locks", *NO_MONITOR, "-C", str(root), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=_environment(),
+        ) as process,
+    ):
         timer = threading.Timer(TIMEOUT_S, process.kill)
         timer.start()
         try:
@@ -68,9 +82,24 @@ def _git(root: Path, *words: str) -> bytes:
             process.wait()
         finally:
             timer.cancel()
-    if process.returncode or len(printed) > MAX_LISTING:
-        raise ValueError(f"git {words[0]}: exit code {process.returncode}")
+        errors.seek(0)
+        said = errors.read(MAX_ERROR).decode(errors="replace")
+    if len(printed) > MAX_LISTING:
+        raise GitError(f"git {words[0]} lists more than {format_size(MAX_LISTING)}")
+    if process.returncode == -signal.SIGKILL:
+        raise GitError(f"git {words[0]} takes longer than {TIMEOUT_S:g} s")
+    if process.returncode:
+        raise GitError(said.rpartition("fatal: ")[2].partition("\n")[0])
     return printed
+
+
+def _environment() -> dict[str, str]:
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith(OF_USER)
+    }
+    return {**own, **NO_FETCH, "LC_ALL": "C"}
 
 
 def _diff(root: Path, paths: Collection[str], blobs: dict[str, str]) -> Iterator[str]:
@@ -83,7 +112,7 @@ def _diff(root: Path, paths: Collection[str], blobs: dict[str, str]) -> Iterator
         if not os.path.lexists(root / path):
             yield f"--- a/{path}\n+++ b/{path}\n(deleted)\n"
             continue
-        old = _git(root, "cat-file", "blob", blobs[path]) if path in blobs else b""
+        old = run(root, "cat-file", "blob", blobs[path]) if path in blobs else b""
         if old.startswith(LFS):
             continue
         with (root / path).open("rb") as file:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.humanize import format_size
-from tfdeploy.release import gitignore
+from tfdeploy.release import gitignore, ignored
+from tfdeploy.release.ignored import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.release.gitignore import IgnorePatterns
+    from tfdeploy.release.ignored import Ignored
 
 
 # Never part of the source: git's own files, and compiled Python.
@@ -70,7 +72,7 @@ class Release:
         if kind != "file" or "." not in str(content):
             return False
         try:
-            return _size_and_time(self.root, os.lstat(f"{self.root}/{path}")) != content
+            return _size_and_time(path, os.lstat(f"{self.root}/{path}")) != content
         except OSError:
             return True
 
@@ -79,29 +81,37 @@ class Release:
 class _Tree:
     """A tree to read. `key` is its table in hosts.toml, for messages; `is_code`: it is the source,
     not a data set; `name_content` returns the name of a file's content; `excluded_inodes` are
-    (device, inode) pairs."""
+    (device, inode) pairs; `pruned` are patterns of what nothing includes again."""
 
     key: str
     root: Path
     exclude: IgnorePatterns
     is_code: bool
-    name_content: Callable[[Path, os.stat_result], str]
+    name_content: Callable[[str, os.stat_result], str]
     excluded_inodes: Collection[tuple[int, int]] = ()
+    pruned: Sequence[str] = ()
 
 
 def take(
     root: Path, exclude: Sequence[str] = (), excluded_inodes: Collection[tuple[int, int]] = ()
 ) -> Release:
-    """Read the tree under `root`, without what its .gitignore files, `exclude` (patterns as in
-    .gitignore) and `excluded_inodes` (device, inode) leave out; and without notebooks, other hosts
-    files, and pages of `tfdeploy report`, unless a pattern with "!" asks for them.
+    """Read the tree under `root`, without what git ignores, `exclude` (patterns as in .gitignore)
+    and `excluded_inodes` (device, inode) leave out; and without notebooks, other hosts files, and
+    pages of `tfdeploy report`, unless a pattern with "!" asks for them.
 
     Raises PlanError for what can't be the same on every host: a link out of the tree, a name that
     is not UTF-8, a socket or a device; for a file of more than MAX_CODE_BYTES that no pattern with
     "!" asks for; and if the tree is missing or empty.
     """
-    top = gitignore.from_excludes("source", [*ALWAYS_EXCLUDED, *NOTEBOOKS, *exclude])
-    return _read(_Tree("source", root, top, True, _hash, excluded_inodes))
+    patterns = [*ALWAYS_EXCLUDED, *NOTEBOOKS, *exclude]
+    top = gitignore.from_excludes("source", patterns)
+    return _read(_Tree("source", root, top, True, _hash, excluded_inodes, _final(patterns)))
+
+
+def _final(patterns: Sequence[str]) -> list[str]:
+    """Return the patterns after the last one with a "!"."""
+    last = max((at for at, each in enumerate(patterns) if each.startswith("!")), default=-1)
+    return [each for each in patterns[last + 1 :] if each.strip() and not each.startswith("#")]
 
 
 def take_data_set(place: str, root: Path, exclude: Sequence[str], compare: str) -> Release:
@@ -123,7 +133,7 @@ def slug(place: str) -> str:
 def _read(tree: _Tree) -> Release:
     if not tree.root.is_dir():
         raise PlanError(f"{tree.key}.path: {tree.root} is not a folder")
-    found = ((path, _info(tree, path)) for path in sorted(_limited(tree, _walk(tree, "", []))))
+    found = ((path, _info(tree, path)) for path in sorted(_limited(tree, _walk(tree))))
     infos = {
         path: info
         for path, info in found
@@ -134,7 +144,7 @@ def _read(tree: _Tree) -> Release:
     if tree.is_code:
         _refuse_large_files(tree, infos)
     if not infos:
-        hint = "check exclude and .gitignore" if tree.is_code else "check its exclude"
+        hint = "check exclude and what git ignores" if tree.is_code else "check its exclude"
         raise PlanError(f"{tree.key}.path: {tree.root} has no file to push", hint)
     manifest = {path: _entry(tree, path, info) for path, info in infos.items()}
     return Release(
@@ -159,34 +169,64 @@ def _id(manifest: Mapping[str, Sequence[str | bool]]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-def _walk(tree: _Tree, folder: str, ignores: list[IgnorePatterns]) -> Iterator[str]:
-    """Yield every file under `folder` that is not left out; no .gitignore overrides `exclude`."""
-    waiting = [(folder, ignores)]  # a tree may be deeper than Python's stack
+@dataclass(frozen=True)
+class _Rules:
+    """What applies to the entries of a folder: the ignore files, from the root down, and what git
+    says about the repository that the folder is in."""
+
+    ignores: tuple[IgnorePatterns, ...] = ()
+    git: Ignored = NOTHING
+
+    def leave_out(self, path: str, is_folder: bool) -> bool:
+        if path in self.git.tracked:
+            return False
+        is_ignored = gitignore.is_ignored(path, is_folder, self.ignores)
+        return is_ignored or self.git.has(path, is_folder)
+
+
+def _walk(tree: _Tree) -> Iterator[str]:
+    """Yield every file that is not left out; no .gitignore overrides `exclude`."""
+    waiting = [("", _rules_of_root(tree))]  # a tree may be deeper than Python's stack
     while waiting:
-        for path, is_folder, own_ignores in _entries(tree, *waiting.pop()):
+        for path, is_folder, rules in _entries(tree, *waiting.pop()):
             if is_folder:
-                waiting.append((path + "/", own_ignores))
+                waiting.append((path + "/", rules))
             else:
                 yield path
 
 
-def _entries(
-    tree: _Tree, folder: str, ignores: list[IgnorePatterns]
-) -> Iterator[tuple[str, bool, list[IgnorePatterns]]]:
+def _rules_of_root(tree: _Tree) -> _Rules:
+    if not tree.is_code:
+        return _Rules()
+    files = map(_read_ignore_file, ignored.without_git(tree.root))
+    ignores = (gitignore.from_gitignore("", content) for content in files)
+    return _Rules(tuple(ignores), ignored.by_git(tree.root, tree.pruned) or NOTHING)
+
+
+def _entries(tree: _Tree, folder: str, rules: _Rules) -> Iterator[tuple[str, bool, _Rules]]:
     """Yield the path of each entry of a folder that is not left out, whether it is a folder, and
-    the ignore files that apply to it."""
+    the rules that apply to it."""
     try:
-        entries = sorted(os.scandir(tree.root / folder), key=lambda entry: entry.name)
-        own = tree.root / folder / ".gitignore"
-        if tree.is_code and own.is_file() and not own.is_symlink():
-            ignores = [*ignores, gitignore.from_gitignore(folder, _read_ignore_file(own))]
+        entries = sorted(os.scandir(f"{tree.root}/{folder}"), key=lambda entry: entry.name)
+        names = {entry.name for entry in entries} if tree.is_code else set[str]()
+        if ".gitignore" in names:
+            rules = _with_ignore_file(tree, folder, rules)
     except OSError as error:
         raise _unreadable(tree, os.path.relpath(error.filename, tree.root), error) from None
+    if folder and ".git" in names:
+        rules = replace(rules, git=ignored.by_nested(tree.root, folder) or rules.git)
     for entry in entries:
         path, is_folder = folder + entry.name, entry.is_dir(follow_symlinks=False)
-        if tree.exclude.decide(path, is_folder) or gitignore.is_ignored(path, is_folder, ignores):
-            continue
-        yield path, is_folder, ignores
+        if not tree.exclude.decide(path, is_folder) and not rules.leave_out(path, is_folder):
+            yield path, is_folder, rules
+
+
+def _with_ignore_file(tree: _Tree, folder: str, rules: _Rules) -> _Rules:
+    file = tree.root / folder / ".gitignore"
+    if not file.is_file() or file.is_symlink():
+        return rules
+    own = gitignore.from_gitignore(folder, _read_ignore_file(file))
+    return replace(rules, ignores=(*rules.ignores, own))
 
 
 def _read_ignore_file(file: Path) -> bytes:
@@ -198,7 +238,8 @@ def _read_ignore_file(file: Path) -> bytes:
 
 
 def _is_by_product(tree: _Tree, path: str, info: os.stat_result) -> bool:
-    if not tree.is_code or not stat.S_ISREG(info.st_mode):
+    # A Path costs more than all else that is done for a file.
+    if not tree.is_code or not path.lower().endswith(BY_PRODUCTS) or not stat.S_ISREG(info.st_mode):
         return False
     try:
         found = is_by_product(tree.root / path)
@@ -272,7 +313,7 @@ def _entry(tree: _Tree, path: str, info: os.stat_result) -> list[str | bool]:
             f'add "{path}" to {tree.key}.exclude',
         )
     try:
-        content = tree.name_content(tree.root / path, info)
+        content = tree.name_content(f"{tree.root}/{path}", info)
     except OSError as error:
         raise _unreadable(tree, path, error) from None
     return ["file", content, bool(info.st_mode & stat.S_IXUSR)]
@@ -289,12 +330,12 @@ def _target(tree: _Tree, path: str) -> str:
     return target
 
 
-def _hash(file: Path, info: os.stat_result) -> str:
-    with file.open("rb") as content:
+def _hash(file: str, info: os.stat_result) -> str:
+    with open(file, "rb") as content:  # noqa: PTH123
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _size_and_time(file: Path, info: os.stat_result) -> str:
+def _size_and_time(file: str, info: os.stat_result) -> str:
     return f"{info.st_size}.{info.st_mtime_ns}"
 
 
@@ -311,6 +352,7 @@ def _refuse_unprintable(path: str) -> None:
         raise PlanError(f"the name {shown} is not UTF-8", "rename or exclude it") from None
 
 
+BY_PRODUCTS = (".toml", ".html")
 MARK = b'<meta name="generator" content="tfdeploy">'  # near the start of a page of `report`
 START_BYTES = 4096  # in which the mark is
 MAX_TOML_BYTES = 16_000_000  # no hosts file is larger (config/inventory.py)

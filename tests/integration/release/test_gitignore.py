@@ -1,4 +1,4 @@
-"""A release has the files that git lists, with any ignore files."""
+"""A folder without a repository has the files that git would list, with any ignore files."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ PATTERNS = st.sampled_from(
 
 
 class Repository:
-    """A real git repository with FILES."""
+    """A folder with FILES, for git the tree of a real repository that is stored elsewhere."""
 
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp())
-        subprocess.run(["git", "init", "-q", self.folder], check=True)
+        self.git_dir = Path(tempfile.mkdtemp())
+        subprocess.run(["git", "init", "-q", "--bare", self.git_dir], check=True)
         for name in FILES:
             put(self.folder, name)
 
@@ -53,9 +54,13 @@ class Repository:
         return by_git - by_tfdeploy, by_tfdeploy - by_git
 
     def _listed_by_git(self):
-        command = ["git", "-C", self.folder, "ls-files", "-co", "-z", "--exclude-standard"]
+        repository = ["--git-dir", self.git_dir, "--work-tree", self.folder]
         listed = subprocess.run(
-            command, check=True, capture_output=True, env={**os.environ, "HOME": "/nowhere"}
+            ["git", *repository, "ls-files", "-co", "-z", "--exclude-standard"],
+            check=True,
+            capture_output=True,
+            cwd=self.folder,
+            env={**os.environ, "HOME": "/nowhere"},
         )
         return set(listed.stdout.decode().split("\0")) - {""}
 
@@ -71,6 +76,7 @@ def repository():
     test_repository = Repository()
     yield test_repository
     shutil.rmtree(test_repository.folder)
+    shutil.rmtree(test_repository.git_dir)
 
 
 NO_DIFFERENCES = (set(), set())

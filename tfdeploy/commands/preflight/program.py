@@ -110,7 +110,7 @@ def _explain(intent: Intent, facts: HostFacts, error: ProgramError) -> tuple[str
     """Return the message and the hint for an error other than a missing package."""
     words = f"{_place(error)}: {error.error}"
     if error.missing and _is_excluded(intent, error.missing):
-        return words, "source.exclude or .gitignore leaves the file out: correct that"
+        return words, "source.exclude or a rule of git leaves the file out: correct that"
     python = f"Python {facts.python_version}"
     if error.error.startswith(("SyntaxError", "IndentationError", "TabError")):
         return words, f"correct it for {python}"
