@@ -47,6 +47,31 @@ def test_a_start_with_two_minor_versions_is_refused_in_the_words_of_check(world,
     assert [error["message"] for error in json.loads(checked.stdout)["errors"]] == [words]
 
 
+@pytest.mark.parametrize(
+    ("ready", "command"),
+    [
+        ("process", "start"),
+        ("rendezvous", "start"),
+        ("port", "start"),
+        ("process", "start --queue"),
+    ],
+)
+def test_tasks_that_are_ready_before_an_import_are_compared_by_what_is_installed(
+    world, tmp_path, ready, command
+):
+    hosts = world.hosts()
+    for (name, host), version in zip(hosts.items(), ("0.9.2", "0.10.0"), strict=True):
+        (tmp_path / name / f"jax-{version}.dist-info").mkdir(parents=True)
+        host["env"] = {"PYTHONPATH": str(tmp_path / name)}
+    project = world.project(hosts=hosts, training={"ready": ready, "imports": ["jax"]})
+    first, second = hosts
+    started = project.tf(*command.split(), "--push")
+    assert started.returncode == 1, started.stdout
+    words = f"JAX 0.10.0 on {second}, 0.9.2 on {first}: the tasks of one run need the same minor"
+    assert words in " ".join(started.stderr.split())
+    assert not project.processes()
+
+
 def test_other_differences_are_one_note_of_the_start(world, tmp_path):
     versions = ("2.15.1", "12.2"), ("2.16.2", "12.3")
     project = make_project(world, tmp_path, *versions, versions="any")

@@ -34,11 +34,12 @@ from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.planning import launch as launches
 from tfdeploy.planning import placing
+from tfdeploy.planning.versions import differences
 from tfdeploy.release import git
 from tfdeploy.shared.protocol.preflight import Ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Inventory
@@ -182,6 +183,7 @@ def launch(
             ]
             others = _other_folders(run, answers)
             watcher.on_notes([*sick, *_unlisted_gpus(run, answers), *others])
+            _refuse_other_versions(run, answers)
             turn_s = queue.wait_s if queue else None
             if turn_s is None and queue:
                 return run  # its hosts start the tasks
@@ -284,6 +286,18 @@ def _unlisted_gpus(run: Run, answers: Mapping[str, Started]) -> Iterator[Tfdeplo
         host = run.inventory.host(name)
         if answer.gpus > 0 and host.workers and not host.gpus:
             yield unlisted_gpus(name, answer.gpus)
+
+
+def _refuse_other_versions(run: Run, answers: Mapping[str, Started]) -> None:
+    """Raise if the tasks can't train together, by what is installed for them. What they import is
+    compared before all are READY, but a task may be READY before it imports anything."""
+    training = run.inventory.training
+    needed = {host: _of_modules(each.versions, training.imports) for host, each in answers.items()}
+    raise_all(differences(needed, training)[0])
+
+
+def _of_modules(versions: Mapping[str, str], modules: Collection[str]) -> dict[str, str]:
+    return {module: version for module, version in versions.items() if module in modules}
 
 
 def _other_folders(run: Run, answers: Mapping[str, Started]) -> Iterator[TfdeployError]:

@@ -259,6 +259,11 @@ class Launch(Record):
     address: str = ""
 
     @property
+    def has_peers(self) -> bool:
+        """Return whether other tasks must understand what this one sends to its port."""
+        return self.port is not None and len(self.heartbeat.tasks) > 1
+
+    @property
     def health_port(self) -> Optional[int]:
         """Return the port to probe; None if only the process shows the task's health."""
         return None if self.ready in (PROCESS, RENDEZVOUS) else self.port

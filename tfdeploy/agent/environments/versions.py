@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from contextlib import suppress
-from typing import Dict, List
+from typing import Dict, Iterable, List
 
 from ...shared.filesystem import read_if_possible
 from ...shared.records import Launch
@@ -18,6 +18,12 @@ from ...shared.records import Launch
 DISTRIBUTION = re.compile(r"([\w.]+?)-(\d[\w.+!]*)(?:-py[\d.]+)?\.(?:dist|egg)-info$", re.ASCII)
 MAX_PACKAGES = 1000
 LIBRARIES, PACKAGES = ("lib", "local/lib"), ("site-packages", "dist-packages")
+# The packages that contain a framework's module.
+FRAMEWORKS = {
+    "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm"),
+    "jax": ("jax",),
+    "torch": ("torch",),
+}
 NVIDIA = "/proc/driver/nvidia/version"  # it has "NVIDIA UNIX x86_64 Kernel Module  550.54.15"
 
 
@@ -32,11 +38,34 @@ def installed(launch: Launch) -> Dict[str, str]:
         return found
     name = os.path.basename(os.path.realpath(python))
     found["Python"] = name[len("python") :]
-    for folder in _folders(python, name):
-        for match in map(DISTRIBUTION.match, os.listdir(folder)):
+    for folder in [*_added_folders(launch), *_folders(python, name)]:
+        for match in map(DISTRIBUTION.match, _names_in(folder)):
             if match and len(found) < MAX_PACKAGES:
                 found.setdefault(match[1].lower().replace("_", "-"), match[2])
     return found
+
+
+def of_frameworks(launches: Iterable[Launch]) -> Dict[str, str]:
+    """Return the versions of the frameworks that tasks with peers have, by module."""
+    found: Dict[str, str] = {}
+    for launch in launches:
+        packages = installed(launch) if launch.has_peers else {}
+        for module, names in FRAMEWORKS.items():
+            found.update((module, packages[name]) for name in names if name in packages)
+    return found
+
+
+def _names_in(folder: str) -> List[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # it is none, or may not be read
+        return []
+
+
+def _added_folders(launch: Launch) -> List[str]:
+    """Return the folders that the task's environment adds to Python's path."""
+    variable = launch.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    return [folder for folder in variable.split(os.pathsep) if os.path.isabs(folder)]
 
 
 def _folders(python: str, name: str) -> List[str]:

@@ -7,9 +7,12 @@ import select
 import sys
 from typing import Iterator, List, Optional
 
+from ...shared import records
 from ...shared.protocol.reports import RunEvent, Started
 from ...shared.protocol.runs import RunRecord
 from ...shared.records import Launch
+from .. import paths
+from ..environments import versions
 from ..machine.devices import nvidia
 from ..refusal import Refusal
 from ..reports import follow
@@ -34,8 +37,9 @@ def start_and_follow(
             _refuse_without_caller()
             sick = start.start_tasks(launches, record)
     other_folder = run_record.other_folder(project, run, record) if record else ""
-    yield Started(nvidia.gpu_count(), other_folder, sick)
     tasks = [launch.task for launch in launches]
+    started = (records.load(Launch, paths.launch(paths.task(project, run, t))) for t in tasks)
+    yield Started(nvidia.gpu_count(), other_folder, sick, versions.of_frameworks(started))
     yield from follow.follow(project, run, tasks, False, None, True)
 
 

@@ -65,7 +65,7 @@ def environment(
         **_common(launch, base),
         process.MARK: mark,
         SAVES: paths.saves(task_dir),
-        **({VERSIONS: paths.versions(task_dir)} if _has_peers(launch) else {}),
+        **({VERSIONS: paths.versions(task_dir)} if launch.has_peers else {}),
     }
     if any(name in env for name in NEEDS_INSIDE):
         inside = os.path.join(agent, "inside")
@@ -81,11 +81,6 @@ def _interface_variables(launch: Launch) -> Dict[str, str]:
         own = socket.gethostbyname(own) if own else ""
     name = interfaces.with_address(own)
     return {"NCCL_SOCKET_IFNAME": "=" + name, "GLOO_SOCKET_IFNAME": name} if name else {}
-
-
-def _has_peers(launch: Launch) -> bool:
-    """Return whether other tasks must understand what this one sends to its port."""
-    return launch.port is not None and len(launch.heartbeat.tasks) > 1
 
 
 def environment_of_user(launch: Launch, base: Dict[str, str], task_dir: str) -> Dict[str, str]:

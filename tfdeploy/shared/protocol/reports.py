@@ -238,11 +238,13 @@ class Started(RunEvent):
     """All tasks of a host have their supervisors; `gpus` is how many GPUs the host has. The first
     event of a start, and of no other request. `other_folder` is the controller's folder
     from which the project's run before this one was started, "" if from the same. `sick` says what
-    is wrong with GPUs that were left out."""
+    is wrong with GPUs that were left out. `versions` are those of frameworks that are installed for
+    tasks with peers, by module."""
 
     gpus: int
     other_folder: str = ""
     sick: List[str] = field(default_factory=list)
+    versions: Dict[str, str] = field(default_factory=dict)
 
 
 class Follow(RunRequest[RunEvent]):

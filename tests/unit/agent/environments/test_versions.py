@@ -10,6 +10,7 @@ from importlib import metadata
 from support.builders import make_launch
 
 from tfdeploy.agent.environments import versions
+from tfdeploy.shared.protocol.record import replace
 
 
 def virtual_environment(folder, config, *distributions):
@@ -41,6 +42,24 @@ def test_a_virtual_environment_may_have_those_of_the_user_too(tmp_path, monkeypa
     monkeypatch.setenv("HOME", str(user.parent))
     both = virtual_environment(tmp_path / "b", "include-system-site-packages = true\n", *own)
     assert (both["my-package"], both["only-of-user"]) == ("9", "1")
+
+
+def test_what_the_environment_adds_to_the_path_comes_first(tmp_path):
+    virtual_environment(tmp_path / "a", "", "jax-0.9.2.dist-info", "optax-1.dist-info")
+    (tmp_path / "more/jax-0.10.0.dist-info").mkdir(parents=True)
+    path = f"{tmp_path}/more:relative:{tmp_path}/gone"
+    launch = make_launch(argv=[str(tmp_path / "a/bin/python")], env={"PYTHONPATH": path})
+    found = versions.installed(launch)
+    assert (found["jax"], found["optax"]) == ("0.10.0", "1")
+
+
+def test_only_frameworks_of_tasks_with_peers_are_compared(tmp_path):
+    own = ("tensorflow_cpu-2.16.1.dist-info", "torch-2.3.0+cu121.dist-info", "optax-1.dist-info")
+    virtual_environment(tmp_path / "a", "", *own)
+    launch = make_launch(argv=[str(tmp_path / "a/bin/python")], port=2222)
+    found = versions.of_frameworks([launch, make_launch(argv=["/bin/sh"])])
+    assert found == {"tensorflow": "2.16.1", "torch": "2.3.0+cu121"}
+    assert not versions.of_frameworks([replace(launch, port=None)])
 
 
 def test_of_another_program_only_the_drivers_are_known(tmp_path, monkeypatch):
