@@ -9,8 +9,9 @@ import pytest
 from support import excerpts, transcript
 
 from tfdeploy.commands import plan as steps
+from tfdeploy.commands.preflight import scripts
 from tfdeploy.config import inventory
-from tfdeploy.planning import checks, launch, placing
+from tfdeploy.planning import launch, placing
 from tfdeploy.planning.roles import RunNames
 from tfdeploy.trust import sensitive_values
 
@@ -68,7 +69,7 @@ def test_a_hosts_file_can_be_planned_and_its_command_exists(hosts):
     read = inventory.load(hosts)
     placed = placing.make_plan(read, {host.name: host.address or host.name for host in read.hosts})
     release = steps.source_release(read)
-    checks.check_script(read, release.manifest)
+    scripts.check_scripts(read, release)
     launches = launch.make(read, placed, RunNames("run", release.id), "secret")
     for words in (each.argv for each in launches):
         module = words[words.index("-m") + 1] if "-m" in words else ""

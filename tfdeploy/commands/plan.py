@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy import run as runs
+from tfdeploy.commands.preflight import scripts
 from tfdeploy.errors import PlanError, prefix_plan_errors
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import checks, frameworks, launch, placing, roles
@@ -197,7 +198,7 @@ def _environments(inventory: Inventory) -> dict[str, EnvironmentSpec]:
 
 def _checked_source(inventory: Inventory, placed: Plan) -> Release:
     source = source_release(inventory)
-    checks.check_script(inventory, source.manifest)
+    scripts.check_scripts(inventory, source)
     checks.check_files(inventory, source.manifest)
     checks.check_data(inventory, placed, source.manifest)
     return source

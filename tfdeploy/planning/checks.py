@@ -3,12 +3,10 @@ that Linux can't execute. Pure."""
 
 from __future__ import annotations
 
-import difflib
 import math
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdeploy.config.cluster import JOBS
 from tfdeploy.errors import PlanError
 
 if TYPE_CHECKING:
@@ -27,34 +25,6 @@ MAX_BYTES = 32 * 4096 - 1
 # Only the first task of each job is checked before a start: the others have other indexes.
 SPARE_BYTES = 32
 NO_PROXY = "no_grpc_proxy"  # the longest name of the variables that hold no_proxy
-
-
-def check_script(inventory: Inventory, files: Collection[str]) -> None:
-    """Raise PlanError if a command runs a script that is not among the release's files."""
-    training = inventory.training
-    commands = {
-        "training.command": training.command,
-        **{f"training.{job}.command": getattr(training, job).command or () for job in JOBS},
-    }
-    for key, command in commands.items():
-        script = _script_of(command)
-        if script and script not in files:
-            close = difflib.get_close_matches(script, files, n=1)
-            raise PlanError(
-                f"{key}: {script} is not among the files that would be pushed "
-                f"from {inventory.source_root}",
-                f"did you mean {close[0]}?"
-                if close
-                else "check source.path, source.exclude and .gitignore",
-            )
-
-
-def _script_of(command: tuple[str, ...]) -> str:
-    """Return the file of the source that a command runs; "" if that is unknown."""
-    if len(command) < 2 or command[0] not in PYTHON_WORDS or not command[1].endswith(".py"):
-        return ""
-    script = command[1].removeprefix("./")
-    return "" if script.startswith(("/", "~/")) or "{" in script else script
 
 
 def check_chief(training: Training, plan: Plan) -> None:

@@ -4,13 +4,12 @@ repository, .git/info/exclude, core.excludesFile; and never a tracked file."""
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfdeploy.errors import PlanError
-from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.release import git
 
 if TYPE_CHECKING:
@@ -116,6 +115,6 @@ def _with_folders(start: str, paths: Iterable[str]) -> frozenset[str]:
 def _refusal(root: Path, top: Path, error: str) -> PlanError:
     hint = "git status must succeed there; in folders that .gitignore lists, git reads nothing"
     if "ownership" in error:
-        trust = f"git config --global --add safe.directory {shlex.quote(str(top))}"
+        trust = f"git config --global --add safe.directory {quote_path(str(top))}"
         hint = f"if you trust its owner: {trust}"
     return PlanError(f"git can't say what it ignores in {root}: {escape_line(error)}", hint)

@@ -6,8 +6,7 @@ import pytest
 from support.builders import FILE, hosts_toml, make_inventory, make_plan
 
 from tfdeploy.config import inventory as inventories
-from tfdeploy.errors import PlanError
-from tfdeploy.planning import checks, launch
+from tfdeploy.planning import launch
 from tfdeploy.planning.roles import RunNames
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\n[hosts.e]\nevaluator = true"
@@ -217,42 +216,6 @@ def test_without_ps_there_is_no_checkpoint_device():
 
 def test_saving_on_the_chief_can_be_turned_off():
     assert DEVICE not in launches(PS, "checkpoints_on_chief = false")["worker:0"].env
-
-
-# The script
-
-
-def script_refusal(command, files):
-    inventory = with_command(command)
-    with pytest.raises(PlanError) as refused:
-        checks.check_script(inventory, files)
-    return str(refused.value)
-
-
-def test_a_missing_script_is_refused_with_the_nearest_file():
-    assert script_refusal('"python trian.py"', ["data.py", "train.py"]) == (
-        f"training.command: trian.py is not among the files that would be pushed from {FILE.parent}"
-        "\n  did you mean train.py?"
-    )
-
-
-def test_the_hint_for_a_missing_script_says_what_to_check():
-    assert script_refusal('"python3 ./x.py"', ["train.sh"]).endswith(
-        "\n  check source.path, source.exclude and .gitignore"
-    )
-
-
-@pytest.mark.parametrize(
-    "command",
-    ['"python ./train.py"', '"python train.py"', '"python -m train"', '"bash gone.sh"', '"python"',
-     '"python /opt/gone.py"', '"python ~/gone.py"', '"python {job}.py"', '"run gone.py"'],
-)  # fmt: skip
-def test_a_command_whose_script_may_exist_is_accepted(command):
-    checks.check_script(with_command(command), ["train.py"])
-
-
-def test_a_field_in_the_name_of_a_script_is_accepted():
-    checks.check_script(with_command('"python train_{job}.py"'), ["train_ps.py", "train_worker.py"])
 
 
 def test_a_task_whose_gpus_its_host_chooses_sees_none_before():
