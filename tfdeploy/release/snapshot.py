@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.humanize import format_size
-from tfdeploy.release import gitignore, ignored
+from tfdeploy.release import gitignore, ignored, large
 from tfdeploy.release.ignored import NOTHING
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 ALWAYS_EXCLUDED = (".git", "__pycache__/", "*.pyc")
 # Not part of the source unless `exclude` asks for them: their outputs change with each execution.
 NOTEBOOKS = ("*.ipynb", ".ipynb_checkpoints/")
-MAX_CODE_BYTES = 100_000_000  # a larger file is sent only if `exclude` asks for it
 MAX_IGNORE_BYTES = 1_000_000  # of a .gitignore file
 # A file takes 1.1 kB of memory, on the controller and on each host: 2 GB for this many.
 MAX_FILES = 2_000_000
@@ -100,8 +99,8 @@ def take(
     pages of `tfdeploy report`, unless a pattern with "!" asks for them.
 
     Raises PlanError for what can't be the same on every host: a link out of the tree, a name that
-    is not UTF-8, a socket or a device; for a file of more than MAX_CODE_BYTES that no pattern with
-    "!" asks for; and if the tree is missing or empty.
+    is not UTF-8, a socket or a device; for what is too large to be code (large.py), unless a
+    pattern with "!" asks for it; and if the tree is missing or empty.
     """
     patterns = [*ALWAYS_EXCLUDED, *NOTEBOOKS, *exclude]
     top = gitignore.from_excludes("source", patterns)
@@ -142,7 +141,7 @@ def _read(tree: _Tree) -> Release:
     }
     _refuse_virtual_environment(tree, infos)
     if tree.is_code:
-        _refuse_large_files(tree, infos)
+        _refuse_large(tree, infos)
     if not infos:
         hint = "check exclude and what git ignores" if tree.is_code else "check its exclude"
         raise PlanError(f"{tree.key}.path: {tree.root} has no file to push", hint)
@@ -265,35 +264,9 @@ def _refuse_virtual_environment(tree: _Tree, paths: Iterable[str]) -> None:
             )
 
 
-def _refuse_large_files(tree: _Tree, infos: Mapping[str, os.stat_result]) -> None:
-    large = [
-        path
-        for path, info in infos.items()
-        if stat.S_ISREG(info.st_mode)
-        and info.st_size > MAX_CODE_BYTES
-        and not _is_asked_for(tree, path)
-    ]
-    if large:
-        shown = ", ".join(f"{path} ({format_size(infos[path].st_size)})" for path in large)
-        raise PlanError(
-            f"{shown}: larger than {format_size(MAX_CODE_BYTES)}, so not sent unless asked for",
-            _choices(large),
-        )
-
-
-def _choices(large: Sequence[str]) -> str:
-    """Return a hint with what hosts.toml may say about files that are too large to be code."""
-    them = "it" if len(large) == 1 else "them"
-    folders = sorted({folder for path in large if (folder := path.rpartition("/")[0])})
-    literal = [gitignore.literal(path) for path in large]
-    choices = {
-        **{f"[data.{json.dumps(folder)}]": "makes the folder a data set" for folder in folders},
-        f"exclude = {json.dumps(literal)}": f"leaves {them} out",
-        f"exclude = {json.dumps(['!' + each for each in literal])}": f"sends {them}",
-    }
-    width = max(map(len, choices))
-    lines = (f"\n    {choice:{width}}  {effect}" for choice, effect in choices.items())
-    return "write one of these in hosts.toml, exclude below [source]:" + "".join(lines)
+def _refuse_large(tree: _Tree, infos: Mapping[str, os.stat_result]) -> None:
+    sizes = {path: info.st_size for path, info in infos.items() if stat.S_ISREG(info.st_mode)}
+    large.refuse_large(sizes, lambda path: _is_asked_for(tree, path))
 
 
 def _info(tree: _Tree, path: str) -> os.stat_result:

@@ -14,7 +14,7 @@ import pytest
 from support.builders import as_unprivileged_user, put
 
 from tfdeploy.errors import PlanError
-from tfdeploy.release import snapshot
+from tfdeploy.release import large, snapshot
 
 
 @pytest.fixture
@@ -125,20 +125,22 @@ def test_notebooks_and_hosts_files_are_pushed_only_if_asked_for(tree):
     assert paths(tree, "!conf/") == sorted([*code, "conf/cloud.toml"])
 
 
-def test_a_file_that_is_too_large_for_code_is_pushed_only_if_asked_for(tree, monkeypatch):
-    monkeypatch.setattr(snapshot, "MAX_CODE_BYTES", 100_000)
-    write(tree, train_py="x" * 100_000)
-    put(tree, "data/#1.bin", "x" * 100_001)
+def test_what_is_too_large_for_code_is_pushed_only_if_asked_for(tree):
+    write(tree, train_py="")
+    for name in ("one.bin", "two.bin"):
+        put(tree, f"data/{name}")
+        os.truncate(tree / "data" / name, 60_000_000)
     message, hint = refusal(tree)
-    assert message == "data/#1.bin (100.0 kB): larger than 100.0 kB, so not sent unless asked for"
+    assert message.startswith("data/ (120.0 MB in 2 files): larger than 100.0 MB, so not sent")
     assert [line.split("  ")[2] for line in hint.splitlines()[1:]] == [
         '[data."data"]',
-        r'exclude = ["/data/\\#1.bin"]',
-        r'exclude = ["!/data/\\#1.bin"]',
+        'exclude = ["/data/"]',
+        'exclude = ["!/data/"]',
     ]
-    assert paths(tree, r"/data/\#1.bin") == ["train.py"]
-    for asked in (r"!/data/\#1.bin", "!data/", "!*.bin"):
-        assert paths(tree, asked) == ["data/#1.bin", "train.py"]
+    assert paths(tree, "/data/") == ["train.py"]
+    assert paths(tree, "/data/one.bin") == ["data/two.bin", "train.py"]
+    for asked in ("!/data/", "!*.bin", "!two.bin"):
+        assert paths(tree, asked) == ["data/one.bin", "data/two.bin", "train.py"]
 
 
 def test_a_tree_with_too_many_files_is_refused_before_it_is_read(tree, monkeypatch):
@@ -246,7 +248,7 @@ def test_a_virtual_environment_is_refused_as_a_whole(tree):
     (tree / "lab/.venv/pyvenv.cfg").write_text("")
     (tree / "lab/.venv/bin/python").symlink_to("/usr/bin/python3")
     with (tree / "lab/.venv/libtensorflow.so").open("wb") as library:
-        library.truncate(snapshot.MAX_CODE_BYTES + 1)
+        library.truncate(large.MAX_CODE_BYTES + 1)
     assert refusal(tree) == (
         "lab/.venv/ is a Python virtual environment, which runs only on this machine",
         'add "lab/.venv/" to source.exclude; [env] builds one on each host',
