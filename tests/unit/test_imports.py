@@ -142,7 +142,7 @@ HOMES = {
     "rich": ("output/", "live/app.py"),
     "textual": ("live/app.py",),
     "toml": ("config/toml_text.py",),
-    "tomllib": ("config/toml_text.py", "release/snapshot.py"),
+    "tomllib": ("config/toml_text.py", "release/by_products.py"),
     "pydantic": ("config/",),
     "subprocess": (
         *("transport/", "agent/", "environments/wheelhouse.py"),

@@ -61,7 +61,11 @@ def plan(
 ) -> None:
     """Show each task's host, port, GPUs and command, or all trials. Connects to no host, unless
     place = "free"."""
-    from tfdeploy.commands.preflight.plan_warnings import connection_notes, plan_warnings
+    from tfdeploy.commands.preflight.plan_warnings import (
+        connection_notes,
+        placeholder_notes,
+        plan_warnings,
+    )
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
     from tfdeploy.output.plan_output import print_plan
@@ -72,7 +76,8 @@ def plan(
         raise typer.BadParameter("--with: trials have slots; set slots_per_host in hosts.toml")
     of_trials = load_trials(hosts, given, words, env, name) if given else None
     intent = of_trials or load_intent(hosts, words, env, counts, name)
-    notes = [*plan_warnings(intent), *connection_notes(intent.inventory)]
+    notes = [*plan_warnings(intent), *placeholder_notes(intent)]
+    notes += connection_notes(intent.inventory)
     if json:
         print_json(documents.plan_document(intent, notes))
     else:

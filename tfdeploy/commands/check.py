@@ -16,6 +16,7 @@ from tfdeploy.commands.preflight.host_facts import (
 from tfdeploy.commands.preflight.links import measure_links
 from tfdeploy.commands.preflight.plan_warnings import (
     connection_notes,
+    placeholder_notes,
     plan_warnings,
     unlisted_gpus,
 )
@@ -98,7 +99,8 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
             result.notes += notes
     _check_directories(result, fleet)
     _check_versions(result, intent.inventory)
-    result.notes += [*plan_warnings(intent), *connection_notes(intent.inventory)]
+    result.notes += [*plan_warnings(intent), *placeholder_notes(intent)]
+    result.notes += connection_notes(intent.inventory)
     result.notes += _controllers_rsync(intent.inventory)
     answered = [facts.host for facts in result.hosts]
     result.errors += check_ports(fleet, intent, answered)

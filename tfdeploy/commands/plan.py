@@ -18,7 +18,7 @@ from tfdeploy.planning import checks, frameworks, launch, placing, roles
 from tfdeploy.planning.plan import select_hosts
 from tfdeploy.planning.replanning import describe, with_counts
 from tfdeploy.planning.roles import RunNames
-from tfdeploy.release import gitignore, snapshot
+from tfdeploy.release import by_products, gitignore, snapshot
 from tfdeploy.release.snapshot import Release
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def _other_hosts_files(inventory: Inventory) -> Iterator[Path]:
     """Yield the hosts files of earlier runs, which may have any name."""
     folder = inventory.file.parent.resolve()
     for name in runs.hosts_files(folder / runs.FOLDER):
-        if (folder / name).is_file() and snapshot.is_hosts_file(folder / name):
+        if (folder / name).is_file() and by_products.is_hosts_file(folder / name):
             yield folder / name
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.environments import build_environments
+from tfdeploy.commands.preflight.plan_warnings import placeholder_notes
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.shared.protocol.releases import FindRelease
@@ -66,6 +67,7 @@ def push(
     `build_environments` do.
     """
     hosts = intent.hosts if hosts is None else hosts
+    watcher.on_notes(placeholder_notes(intent))
     with watcher.moving(fleet.transfers):
         outcome = _send_releases(fleet, intent, watcher, hosts)
     watcher.on_sent(outcome, intent)

@@ -7,14 +7,13 @@ import json
 import os
 import re
 import stat
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.humanize import format_size
-from tfdeploy.release import gitignore, ignored, large
+from tfdeploy.release import by_products, gitignore, ignored, large, placeholders
 from tfdeploy.release.ignored import NOTHING
 
 if TYPE_CHECKING:
@@ -50,6 +49,10 @@ class Release:
     `["link", <target>]`. <content> is the file's sha256, or `<size>.<mtime in ns>` in a data set
     that is compared by time. The id is the hash of it: equal trees have equal ids."""
     sizes: Mapping[str, int] = field(repr=False)
+    pointers: Sequence[str] = ()
+    """The files that are only pointers of Git LFS."""
+    submodules: Sequence[str] = ()
+    """The folders of submodules that are empty."""
 
     @property
     def files(self) -> int:
@@ -71,7 +74,7 @@ class Release:
         if kind != "file" or "." not in str(content):
             return False
         try:
-            return _size_and_time(path, os.lstat(f"{self.root}/{path}")) != content
+            return _stamp(os.lstat(f"{self.root}/{path}")) != content
         except OSError:
             return True
 
@@ -80,15 +83,18 @@ class Release:
 class _Tree:
     """A tree to read. `key` is its table in hosts.toml, for messages; `is_code`: it is the source,
     not a data set; `name_content` returns the name of a file's content; `excluded_inodes` are
-    (device, inode) pairs; `pruned` are patterns of what nothing includes again."""
+    (device, inode) pairs; `pruned` are patterns of what nothing includes again; `empty_folders` and
+    `pointers` of Git LFS are added while it is read."""
 
     key: str
     root: Path
     exclude: IgnorePatterns
     is_code: bool
-    name_content: Callable[[str, os.stat_result], str]
+    name_content: Callable[[_Tree, str, os.stat_result], str]
     excluded_inodes: Collection[tuple[int, int]] = ()
     pruned: Sequence[str] = ()
+    empty_folders: list[str] = field(default_factory=list)
+    pointers: list[str] = field(default_factory=list)
 
 
 def take(
@@ -146,9 +152,9 @@ def _read(tree: _Tree) -> Release:
         hint = "check exclude and what git ignores" if tree.is_code else "check its exclude"
         raise PlanError(f"{tree.key}.path: {tree.root} has no file to push", hint)
     manifest = {path: _entry(tree, path, info) for path, info in infos.items()}
-    return Release(
-        _id(manifest), tree.root, manifest, {path: info.st_size for path, info in infos.items()}
-    )
+    sizes = {path: info.st_size for path, info in infos.items()}
+    submodules = placeholders.submodules(tree.root, tree.empty_folders, manifest)
+    return Release(_id(manifest), tree.root, manifest, sizes, tree.pointers, submodules)
 
 
 def _limited(tree: _Tree, paths: Iterable[str]) -> Iterator[str]:
@@ -212,6 +218,8 @@ def _entries(tree: _Tree, folder: str, rules: _Rules) -> Iterator[tuple[str, boo
             rules = _with_ignore_file(tree, folder, rules)
     except OSError as error:
         raise _unreadable(tree, os.path.relpath(error.filename, tree.root), error) from None
+    if not entries:
+        tree.empty_folders.append(folder.rstrip("/"))
     if folder and ".git" in names:
         rules = replace(rules, git=ignored.by_nested(tree.root, folder) or rules.git)
     for entry in entries:
@@ -238,10 +246,14 @@ def _read_ignore_file(file: Path) -> bytes:
 
 def _is_by_product(tree: _Tree, path: str, info: os.stat_result) -> bool:
     # A Path costs more than all else that is done for a file.
-    if not tree.is_code or not path.lower().endswith(BY_PRODUCTS) or not stat.S_ISREG(info.st_mode):
+    if (
+        not tree.is_code
+        or not path.lower().endswith(by_products.SUFFIXES)
+        or not stat.S_ISREG(info.st_mode)
+    ):
         return False
     try:
-        found = is_by_product(tree.root / path)
+        found = by_products.is_by_product(tree.root / path)
     except OSError as error:
         raise _unreadable(tree, path, error) from None
     return found and not _is_asked_for(tree, path)
@@ -286,7 +298,7 @@ def _entry(tree: _Tree, path: str, info: os.stat_result) -> list[str | bool]:
             f'add "{path}" to {tree.key}.exclude',
         )
     try:
-        content = tree.name_content(f"{tree.root}/{path}", info)
+        content = tree.name_content(tree, path, info)
     except OSError as error:
         raise _unreadable(tree, path, error) from None
     return ["file", content, bool(info.st_mode & stat.S_IXUSR)]
@@ -303,12 +315,24 @@ def _target(tree: _Tree, path: str) -> str:
     return target
 
 
-def _hash(file: str, info: os.stat_result) -> str:
-    with open(file, "rb") as content:  # noqa: PTH123
-        return hashlib.file_digest(content, "sha256").hexdigest()
+def _hash(tree: _Tree, path: str, info: os.stat_result) -> str:
+    with open(f"{tree.root}/{path}", "rb") as file:  # noqa: PTH123
+        if info.st_size > placeholders.MAX_POINTER_BYTES:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        content = file.read()
+    tree.pointers.extend([path] if content.startswith(placeholders.POINTER) else [])
+    return hashlib.sha256(content).hexdigest()
 
 
-def _size_and_time(file: str, info: os.stat_result) -> str:
+def _size_and_time(tree: _Tree, path: str, info: os.stat_result) -> str:
+    if info.st_size in placeholders.USUAL_POINTER_BYTES:
+        with open(f"{tree.root}/{path}", "rb") as file:  # noqa: PTH123
+            content = file.read(placeholders.MAX_POINTER_BYTES)
+        tree.pointers.extend([path] if content.startswith(placeholders.POINTER) else [])
+    return _stamp(info)
+
+
+def _stamp(info: os.stat_result) -> str:
     return f"{info.st_size}.{info.st_mtime_ns}"
 
 
@@ -323,33 +347,3 @@ def _refuse_unprintable(path: str) -> None:
     except UnicodeEncodeError:
         shown = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
         raise PlanError(f"the name {shown} is not UTF-8", "rename or exclude it") from None
-
-
-BY_PRODUCTS = (".toml", ".html")
-MARK = b'<meta name="generator" content="tfdeploy">'  # near the start of a page of `report`
-START_BYTES = 4096  # in which the mark is
-MAX_TOML_BYTES = 16_000_000  # no hosts file is larger (config/inventory.py)
-HOSTS_FILE_KEYS = {"project", "training", "hosts"}
-
-
-def is_by_product(file: Path) -> bool:
-    """Return whether this file is a hosts file or a page of `report`. Raises OSError."""
-    suffix = file.suffix.lower()
-    if suffix == ".toml":
-        return is_hosts_file(file)
-    if suffix == ".html":
-        with file.open("rb") as content:
-            return MARK in content.read(START_BYTES)
-    return False
-
-
-def is_hosts_file(file: Path) -> bool:
-    """Return whether a file has the tables of a hosts file. Raises OSError."""
-    with file.open("rb") as opened:
-        content = opened.read(MAX_TOML_BYTES)
-    if b"hosts" not in content:  # a large file of another kind takes long to parse
-        return False
-    try:
-        return tomllib.loads(content.decode("utf-8-sig")).keys() >= HOSTS_FILE_KEYS
-    except (ValueError, RecursionError):  # not TOML, so no hosts file
-        return False

@@ -234,6 +234,24 @@ def test_the_remains_of_a_submodule_are_a_folder(repository, content):
     assert pushed(made.source) == {*FILES, f"{NESTED}tool.py"} - {"secret.env"}
 
 
+@pytest.mark.parametrize("source", ["", "projects/digits"])
+def test_a_submodule_that_a_clone_did_not_fetch_is_known(repository, source):
+    made = repository(source)
+    made.add_nested()
+    made.git("add", ".", folder=made.source / NESTED)
+    made.git("commit", "-qm", "first", folder=made.source / NESTED)
+    allowed = ("-c", "protocol.file.allow=always")
+    path = str(made.source.relative_to(made.top) / "lib/tool")
+    made.git(*allowed, "submodule", "--quiet", "add", str(made.source / NESTED), path)
+    made.git("add", "-A", ":!*vendor*")
+    made.git("commit", "-qm", "second")
+    made.git("clone", "-q", str(made.top), str(made.base / "clone"))
+    clone = made.base / "clone" / source
+    assert list(snapshot.take(clone).submodules) == ["lib/tool"]
+    made.git(*allowed, "submodule", "--quiet", "update", "--init", folder=clone)
+    assert list(snapshot.take(clone).submodules) == []
+
+
 # What git can't say
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Host, Inventory, Training
     from tfdeploy.planning.plan import Plan
+    from tfdeploy.release.snapshot import Release
 
 
 def plan_warnings(intent: Intent) -> list[TfdeployError]:
@@ -27,6 +28,29 @@ def plan_warnings(intent: Intent) -> list[TfdeployError]:
         *_unused_gpus(intent),
         *_open_ports(intent.inventory, intent.plan),
     ]
+
+
+def placeholder_notes(intent: Intent) -> list[TfdeployError]:
+    """Return which files and folders of the releases are pushed without what belongs into them."""
+    releases = {"source": intent.release}
+    releases |= {f"data.{place}": release for place, release in intent.data.items()}
+    return [note for key, release in releases.items() for note in _placeholders(key, release)]
+
+
+def _placeholders(key: str, release: Release) -> Iterator[TfdeployError]:
+    pointers, submodules = release.pointers, release.submodules
+    if pointers:
+        count = format_count(len(pointers), "pointer")
+        yield TfdeployError(
+            f"{key}: {count} of Git LFS in place of files: {shorten_names(pointers)}",
+            "git lfs pull fetches the files",
+        )
+    if submodules:
+        count = format_count(len(submodules), "empty submodule")
+        yield TfdeployError(
+            f"{key}: {count}: {shorten_names(submodules)}",
+            "git submodule update --init --recursive fetches the files",
+        )
 
 
 def connection_notes(inventory: Inventory) -> list[HostError]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.builders import make_inventory, make_plan
 
 from tfdeploy.commands.plan import Intent
-from tfdeploy.commands.preflight.plan_warnings import plan_warnings
+from tfdeploy.commands.preflight.plan_warnings import placeholder_notes, plan_warnings
 from tfdeploy.release import snapshot
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1"
@@ -87,4 +89,19 @@ def test_an_open_network_gives_a_warning():
         'network = "open": anyone who reaches w:2222, w:2223 can run programs there as the tasks\' '
         "user",
         'network = "guarded", the default, admits only the hosts of the run',
+    ]
+
+
+def test_what_stands_for_files_in_a_clone_is_one_note_of_each_kind(tmp_path):
+    release = source(tmp_path, train="")
+    data = replace(release, pointers=("a.bin",))
+    source_release = replace(release, pointers=("b", "c"), submodules=("vendor/tool",))
+    hosts = "[hosts.w]\nworkers = 1"
+    intent = Intent(make_inventory(hosts), make_plan(hosts), source_release, {"mnist": data}, {})
+    assert [str(note) for note in placeholder_notes(intent)] == [
+        "source: 2 pointers of Git LFS in place of files: b, c\n  git lfs pull fetches the files",
+        "source: 1 empty submodule: vendor/tool\n"
+        "  git submodule update --init --recursive fetches the files",
+        "data.mnist: 1 pointer of Git LFS in place of files: a.bin\n"
+        "  git lfs pull fetches the files",
     ]

@@ -26,7 +26,7 @@ from tfdeploy.errors import Unreachable
 from tfdeploy.experiments.run_report import page
 from tfdeploy.experiments.run_report.facts import gather
 from tfdeploy.experiments.run_report.summary import DifferenceRow
-from tfdeploy.release.snapshot import is_by_product
+from tfdeploy.release.by_products import is_by_product
 from tfdeploy.shared.records import TaskReport
 from unit.test_run import error_text
 
