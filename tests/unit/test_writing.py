@@ -19,6 +19,7 @@ WRITERS = {
     "commands/environments.py": "a temporary folder",
     "commands/following/tensorboard/board.py": "a temporary folder",
     "environments/wheelhouse.py": "the cache",
+    "release/git.py": "temporary files without a name",
     "transfer/pack.py": "temporary files without a name",
     "transport/daemon/locate.py": "the daemon's folder",
     "transport/daemon/server.py": "the daemon's folder",

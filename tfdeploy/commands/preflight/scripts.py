@@ -70,7 +70,7 @@ class _Script:
         elif entry is None:
             self._check_file()
         elif self.reader == LINUX and not entry[2]:
-            raise self._error("is not executable", f"chmod +x {self._typed()}")
+            raise self._error("is not executable", f"chmod +x {quote_path(self._typed())}")
         elif self.reader in (LINUX, SHELL):
             self._check_text()
 
@@ -118,7 +118,7 @@ class _Script:
         has_cr = head.count(b"\n") == head.count(b"\r\n") > 0
         if has_cr or (self.reader == LINUX and head.partition(b"\n")[0].endswith(b"\r")):
             message = "has line ends of Windows (CRLF), with which Linux can't run it"
-            raise self._error(message, WITHOUT_CR.format(self._typed()))
+            raise self._error(message, WITHOUT_CR.format(quote_path(self._typed())))
         if self.reader == LINUX:
             self._check_interpreter(head)
 
@@ -126,7 +126,7 @@ class _Script:
         """Raise PlanError if Linux finds no interpreter. Source: execve(2), interpreter scripts."""
         if head.startswith(BOM):
             message = "starts with a byte order mark, so Linux ignores its first line"
-            raise self._error(message, WITHOUT_BOM.format(self._typed()))
+            raise self._error(message, WITHOUT_BOM.format(quote_path(self._typed())))
         line = escape_line(head.partition(b"\n")[0].decode(errors="replace"))
         program, *words = line.removeprefix("#!").split(maxsplit=1) or [""]
         if not line.startswith("#!") or not program:
@@ -143,7 +143,7 @@ class _Script:
     def _typed(self) -> str:
         """Return the path as a user types it in the current folder."""
         file, folder = self.release.root / self.path, Path.cwd()
-        return quote_path(str(file.relative_to(folder) if file.is_relative_to(folder) else file))
+        return str(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
     def _error(self, problem: str, hint: str) -> PlanError:
         return PlanError(f"{self.key}: {self.path} {problem}", hint)
