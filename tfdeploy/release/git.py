@@ -60,9 +60,9 @@ class GitError(ValueError):
     """What git says about why it failed; "" if it exits without a word."""
 
 
-def run(root: Path, *words: str) -> bytes:
+def run(root: Path, *words: str, timeout_s: float = TIMEOUT_S) -> bytes:
     """Return what git prints in the folder `root`. Raises OSError, and GitError if it fails, prints
-    more than MAX_LISTING bytes, or takes longer than TIMEOUT_S."""
+    more than MAX_LISTING bytes, or takes longer than `timeout_s`."""
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
@@ -73,7 +73,7 @@ def run(root: Path, *words: str) -> bytes:
             env=_environment(),
         ) as process,
     ):
-        timer = threading.Timer(TIMEOUT_S, process.kill)
+        timer = threading.Timer(timeout_s, process.kill)
         timer.start()
         try:
             printed = process.stdout.read(MAX_LISTING + 1) if process.stdout else b""
@@ -87,7 +87,7 @@ def run(root: Path, *words: str) -> bytes:
     if len(printed) > MAX_LISTING:
         raise GitError(f"git {words[0]} lists more than {format_size(MAX_LISTING)}")
     if process.returncode == -signal.SIGKILL:
-        raise GitError(f"git {words[0]} takes longer than {TIMEOUT_S:g} s")
+        raise GitError(f"git {words[0]} takes longer than {timeout_s:g} s")
     if process.returncode:
         raise GitError(said.rpartition("fatal: ")[2].partition("\n")[0])
     return printed

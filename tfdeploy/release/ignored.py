@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 RULES = ("-t", "--cached", "--others", "--ignored", "--exclude-standard", "--directory")
 UNTRACKED = "? "  # what -t writes before a path; before one of the index, it is a letter
+TIMEOUT_S = 60.0  # git reads all folders: on a slow disk, a push does it again for longer
 # How git says that there is no repository, or only the remains of one.
 NO_REPOSITORY = (
     *("not a git repository", "invalid gitfile format"),
@@ -69,7 +70,8 @@ def without_git(root: Path) -> list[Path]:
     installed."""
     if shutil.which("git") or not (root / ".git").is_dir():
         return []
-    settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    home = Path(os.environ.get("HOME", "/"))
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     files = (settings / "git/ignore", root / ".git/info/exclude")
     return [file for file in files if file.is_file()]
 
@@ -82,7 +84,7 @@ def _list(root: Path, *words: str) -> list[str] | None:
     try:
         if top != root and _is_ignored(root):
             return None
-        listed = git.run(root, "ls-files", "-z", *words)
+        listed = git.run(root, "ls-files", "-z", *words, timeout_s=TIMEOUT_S)
     except (OSError, git.GitError) as error:
         if any(words in str(error) for words in NO_REPOSITORY):
             return None

@@ -312,9 +312,11 @@ def test_git_does_not_enter_a_folder_that_exclude_lists(repository):
 # A repository of somebody else
 
 
-@pytest.mark.parametrize("folder", ["", "vendor/tool"])
-def test_a_push_starts_no_program_of_a_repository(repository, folder):
-    made = repository()
+@pytest.mark.parametrize(
+    ("source", "folder"), [("", ""), ("", "vendor/tool"), ("projects/digits", "../..")]
+)
+def test_a_push_starts_no_program_of_a_repository(repository, source, folder):
+    made = repository(source)
     made.add_nested()
     ran, evil, clone = made.base / "ran", made.base / "evil.sh", made.source / folder
     evil.write_text(f'#!/bin/sh\necho "$@" >> {ran}\n')

@@ -35,7 +35,7 @@ def check_scripts(inventory: Inventory, release: Release) -> None:
     """Raise PlanError for the first command of hosts.toml with a script that can't be run."""
     for key, command in _commands(inventory):
         found = command_files.of_command(command)
-        if found is not None and not _is_brought(inventory, found.path):
+        if found is not None and not _is_brought(inventory, found):
             _Script(key, found, release).check()
 
 
@@ -49,8 +49,9 @@ def _commands(inventory: Inventory) -> Iterator[tuple[str, Sequence[str]]]:
         yield f"notify.{key}", () if is_url([*target]) else target
 
 
-def _is_brought(inventory: Inventory, path: str) -> bool:
+def _is_brought(inventory: Inventory, found: CommandFile) -> bool:
     """Return whether a data set or a file of the role may be there, or another task's folder."""
+    path = found.path.replace(".", "/") if found.reader == MODULE else found.path
     places = (*inventory.data, *inventory.training.role_files, "..")
     return any(f"{posixpath.normpath(path)}/".startswith(f"{place}/") for place in places)
 

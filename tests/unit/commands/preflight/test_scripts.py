@@ -96,7 +96,7 @@ def test_the_commands_of_jobs_and_of_notifications_are_checked(folder):
         *("python -m lib.train", "python -m lib", "python -m gone", "python -m torch.gone"),
         *("python -m space.gone", "bash gone.sh", "run ./gone.sh", "python train_{job}.py"),
         *("python digits/make.py", "./roles/cluster.sh", "../gone.sh", "python -m lib.fast"),
-        "bash scripts/start.sh",
+        *("bash scripts/start.sh", "python -m lib.digits.make"),
     ],
 )
 def test_a_command_whose_script_may_exist_is_accepted(folder, command):
@@ -106,7 +106,8 @@ def test_a_command_whose_script_may_exist_is_accepted(folder, command):
     put(folder, "shell/start.sh", "echo\n")
     (folder / "linked").symlink_to("lib")
     (folder / "scripts").symlink_to("shell")
-    training = '[training.role_files]\n"roles/cluster.sh" = "x"\n[data."digits"]\npath = "/d"\n'
+    data = "".join(f'[data."{place}"]\npath = "/d"\n' for place in ("digits", "lib/digits"))
+    training = f'[training.role_files]\n"roles/cluster.sh" = "x"\n{data}'
     check(folder, command, training)
 
 
