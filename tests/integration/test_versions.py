@@ -72,6 +72,21 @@ def test_tasks_that_are_ready_before_an_import_are_compared_by_what_is_installed
     assert not project.processes()
 
 
+@pytest.mark.parametrize("command", ["run", "attach"])
+def test_what_a_shell_imports_after_ready_is_compared_while_the_run_is_followed(
+    world, tmp_path, command
+):
+    script = "sleep 2; exec python3 -c 'import tensorflow; exec(open(\"train.py\").read())'"
+    training = {"ready": "process", "command": ["bash", "-c", script]}
+    project = make_project(world, tmp_path, ("2.15.1", ""), ("2.16.2", ""), **training)
+    first, second = project.hosts
+    started = project.tf("start", "--push") if command == "attach" else None
+    assert started is None or started.returncode == 0, started.stderr
+    followed = project.tf(command)
+    words = f"note: TensorFlow 2.15.1 on {first}, 2.16.2 on {second}: the tasks of one run need the"
+    assert " ".join(followed.stderr.split()).count(words) == 1
+
+
 def test_other_differences_are_one_note_of_the_start(world, tmp_path):
     versions = ("2.15.1", "12.2"), ("2.16.2", "12.3")
     project = make_project(world, tmp_path, *versions, versions="any")

@@ -51,6 +51,7 @@ def shown_following(console: Console) -> Watcher:
     return Watcher(
         on_report=partial(run_events.print_report, console),
         on_lines=partial(run_events.print_followed_lines, console),
+        on_notes=console.print_notes,
         on_lost=partial(run_events.print_host_lost, console),
         on_back=partial(run_events.print_host_back, console),
         on_collected=partial(results_output.print_new_results, console),

@@ -42,7 +42,7 @@ class StartWatcher:
     on_notes: Callable[[Sequence[TfdeployError]], None] = lambda notes: None
     """Takes what may matter, and prevents nothing."""
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None
-    """Takes a host, and each change of the state of one of its tasks."""
+    """Takes a host, and each change of the state of one of its tasks, or of its imports."""
     starting: Callable[[], AbstractContextManager[object]] = nullcontext
     """Returns a context for the time in which tasks start."""
     waiting: Waiting = lambda: nullcontext(lambda conflicts: None)

@@ -124,9 +124,10 @@ class Follower:
         """Do nothing: no process has to end."""
 
     def _state_events(self, reports: Dict[str, TaskReport]) -> Iterator[RunEvent]:
-        """Yield changes oldest first, so that no task seems to fail before its root cause."""
+        """Yield changes oldest first, so that no task seems to fail before its root cause. What a
+        task imports is a change, too: it may be READY before."""
         for task, report in sorted(reports.items(), key=lambda item: -item[1].age_s):
-            change = (report.state, report.pid, report.restarts)
+            change = (report.state, report.pid, report.restarts, len(report.versions))
             if self._reported.get(task) != change:
                 self._reported[task] = change
                 yield StateChange(report)

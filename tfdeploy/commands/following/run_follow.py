@@ -15,11 +15,12 @@ from tfdeploy.errors import HostError, RunDeleted, TaskError, TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.planning import launch
+from tfdeploy.planning.versions import differences
 from tfdeploy.shared.outcome import outcome_of, why_stopped
 from tfdeploy.shared.records import ENDED, LOST, STOPPED, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.following.launching import Waiting
@@ -44,6 +45,7 @@ class Watcher:
 
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None
     on_lines: Callable[[str, str, list[str]], None] = lambda task, host, lines: None
+    on_notes: Callable[[Sequence[TfdeployError]], None] = lambda notes: None
     on_lost: Callable[[HostError], None] = lambda error: None
     on_back: Callable[[str], None] = lambda host: None
     on_collected: Callable[[CollectResult], None] = lambda collected: None
@@ -145,6 +147,8 @@ class _Progress(Listener):
         self.lost = ""
         self.active = {str(p.task) for p in run.plan.placements}
         self._stopped: list[str] = []
+        self._versions: dict[str, dict[str, str]] = {}
+        self._has_noted_versions = False
         self._essential = {str(p.task) for p in run.plan.essential}
         self._silent: dict[str, tuple[float, HostError]] = {}
         self._reconnected_at = -math.inf
@@ -204,6 +208,7 @@ class _Progress(Listener):
 
     def on_state(self, host: str, report: TaskReport) -> None:
         self.watcher.on_report(host, report)
+        self._compare_versions(host, report)
         if report.state not in ENDED:
             return
         self.active.discard(report.task)
@@ -213,6 +218,17 @@ class _Progress(Listener):
             self._stopped.append(report.task)
         if report.state == LOST and report.task in self._essential:
             self.lost = self.lost or report.task
+
+    def _compare_versions(self, host: str, report: TaskReport) -> None:
+        """Note once that tasks can't train together: they may import a framework after READY."""
+        if not report.versions or self._has_noted_versions:
+            return
+        self._versions[host] = report.versions
+        training, first = self.run.inventory.training, next(iter(self._versions))
+        # With all hosts only once: there may be a thousand.
+        if differences({name: self._versions[name] for name in (first, host)}, training)[0]:
+            self._has_noted_versions = True
+            self.watcher.on_notes(differences(self._versions, training)[0])
 
 
 def _take_events(following: Following, progress: _Progress) -> None:
