@@ -57,7 +57,11 @@ def describe(root: Path, paths: Collection[str]) -> dict[str, str]:
 
 
 class GitError(ValueError):
-    """What git says about why it failed; "" if it exits without a word."""
+    """What git says about why it failed, and its exit `code`."""
+
+    def __init__(self, words: str, code: int | None = None) -> None:
+        super().__init__(words)
+        self.code = code
 
 
 def run(root: Path, *words: str, timeout_s: float = TIMEOUT_S) -> bytes:
@@ -89,7 +93,8 @@ def run(root: Path, *words: str, timeout_s: float = TIMEOUT_S) -> bytes:
     if process.returncode == -signal.SIGKILL:
         raise GitError(f"git {words[0]} takes longer than {timeout_s:g} s")
     if process.returncode:
-        raise GitError(said.rpartition("fatal: ")[2].partition("\n")[0])
+        reason = said.rpartition("fatal: ")[2].partition("\n")[0]
+        raise GitError(reason, process.returncode)
     return printed
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 RULES = ("-t", "--cached", "--others", "--ignored", "--exclude-standard", "--directory")
+NOT_IGNORED = 1  # the exit code of check-ignore
 UNTRACKED = "? "  # what -t writes before a path; before one of the index, it is a letter
 TIMEOUT_S = 60.0  # git reads all folders: on a slow disk, a push does it again for longer
 # How git says that there is no repository, or only the remains of one.
@@ -97,7 +98,7 @@ def _is_ignored(folder: Path) -> bool:
     try:
         git.run(folder, "check-ignore", "--quiet", ".")
     except git.GitError as error:
-        if str(error):
+        if error.code != NOT_IGNORED:
             raise
         return False
     return True

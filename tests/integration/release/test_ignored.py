@@ -154,6 +154,13 @@ def test_ignore_files_above_the_source_count(repository):
     assert not {"secret.env", "data/e.csv"} & pushed(made.source)
 
 
+def test_a_warning_of_git_is_no_failure(repository):
+    made = repository(source="projects/digits")
+    put(made.top, "rules", "*.env")
+    (made.top / ".gitignore").symlink_to("rules")  # git warns that it reads no link
+    assert pushed(made.source) == made.shown() == set(FILES)
+
+
 @pytest.mark.parametrize("pattern", ["*", "/projects/", "/*", "digits"])
 def test_a_source_that_its_repository_ignores_is_pushed(repository, pattern):
     """A home may be a repository that ignores all except settings."""
