@@ -166,4 +166,4 @@ def _missing_programs(programs: Dict[str, List[str]]) -> Iterator[Refusal]:
         program, env = expand_home(word), {"PATH": path} if path else {}
         in_release = "/" in program and not os.path.isabs(program)
         if not in_release and not is_program(program, env, "/"):
-            yield missing_program(program, task)
+            yield missing_program(program, task, "/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Dict, List, Optional
 
 from ...shared.records import OPEN, Launch, gpu_need, is_url
@@ -36,14 +37,14 @@ def check(launch: Launch) -> None:
 def check_program(launch: Launch, release: str) -> None:
     """Raise Refusal if the task's program does not exist; `release` is the release's folder."""
     if not is_program(launch.argv[0], launch.env, release):
-        raise missing_program(launch.argv[0], launch.task)
+        raise missing_program(launch.argv[0], launch.task, release)
 
 
 def _check_notify(launch: Launch, release: str) -> None:
     """Raise Refusal if a program of [notify] does not exist: at the end it is too late."""
     for key, target in launch.notify.targets().items():
         if not is_url(target) and not is_program(target[0], {}, release):
-            raise missing_program(target[0], "notify." + key)
+            raise missing_program(target[0], "notify." + key, release)
 
 
 def is_program(program: str, env: Dict[str, str], folder: str) -> bool:
@@ -53,7 +54,13 @@ def is_program(program: str, env: Dict[str, str], folder: str) -> bool:
     return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in found)
 
 
-def missing_program(program: str, task: str) -> Refusal:
+def missing_program(program: str, task: str, folder: str) -> Refusal:
+    """Return why a process that starts in `folder` cannot run the program."""
+    if "/" in program and os.path.isfile(os.path.join(folder, program)):
+        word = shlex.quote(os.path.normpath(program))
+        again = "" if os.path.isabs(program) else " in the source; then push again"
+        words = "the program {} of {} is not executable".format(program, task)
+        return Refusal(words, "chmod +x {}{}".format(word, again))
     return Refusal(
         "the program {} of {} is not on this host".format(program, task),
         "give its absolute path, or set the host's python",

@@ -71,9 +71,21 @@ def test_a_missing_program_is_refused(release, program):
 
 
 def test_a_program_of_the_release_must_be_executable(release):
-    assert start_refusal(argv=["./run"])[0] == "the program ./run of worker:0 is not on this host"
+    assert start_refusal(argv=["./run"]) == (
+        "the program ./run of worker:0 is not executable",
+        "chmod +x run in the source; then push again",
+    )
     (release / "run").chmod(0o755)
     start_checks.check_program(make_launch(argv=["./run"]), os.fspath(release))
+
+
+def test_a_program_of_the_host_must_be_executable(release, tmp_path):
+    program = tmp_path / "my run"
+    program.touch()
+    assert start_refusal(argv=[os.fspath(program)]) == (
+        f"the program {program} of worker:0 is not executable",
+        f"chmod +x '{program}'",
+    )
 
 
 def test_a_program_is_searched_in_the_launchs_own_path(release, tmp_path):
