@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import Callable, List, Optional, Sequence
 
 from ...shared.outcome import NOT_RESTARTED_ALONE, describe_exit, signal_name
@@ -20,6 +21,8 @@ from . import shortage
 
 # A shell reports the death by a signal as 128 + its number.
 SHELL_SIGNALS = range(129, 193)
+# Signals by which a process ends itself: TensorFlow and JAX abort when something can't be mended.
+CRASHES = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)
 TRACEBACK = b"Traceback (most recent call last):"
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 # Before each line of a traceback. Source: PyTorch's _distributed_excepthook, distributed_c10d.py.
@@ -241,6 +244,11 @@ def record_failure(
     return [*history[:-1], last]
 
 
+def has_crashed(code: int) -> bool:
+    """Return whether a process, or the child of a shell, has ended itself by a signal."""
+    return -code in CRASHES or code - 128 in CRASHES
+
+
 def record_ready(history: Sequence[Attempt]) -> List[Attempt]:
     """Return the history with its last attempt READY."""
     return [*history[:-1], replace(history[-1], ready=True)]
@@ -248,6 +256,8 @@ def record_ready(history: Sequence[Attempt]) -> List[Attempt]:
 
 def _failure(code: int, output: bytes) -> str:
     """Return `Attempt.failure`. A program may catch the loss of a peer, print it and exit."""
+    if has_crashed(code):
+        return describe_exit(code)
     if TRACEBACK in output:
         return "" if peer_error(output) else last_traceback(output)
     lost_peer = any(word.encode() in output for word in (*PEER_ERRORS, *PEER_STATUS_CODES))

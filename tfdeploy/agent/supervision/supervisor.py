@@ -197,7 +197,7 @@ class Supervisor:
         if together:  # it noticed the loss itself
             return Exit(code, reason=together.reason, final=is_final, together=True)
         left = self._peers_left()
-        if code < 0:
+        if code < 0 and not restart.has_crashed(code):
             return Exit(code, final=is_final, detail=self._memory_detail(code), left=left)
         tail, count = self.log.tail, self.membership.progress_count
         self.attempts = restart.record_failure(self.attempts, code, tail, count, failed)

@@ -13,6 +13,7 @@ from support.builders import make_policy
 
 from tfdeploy.agent.supervision import restart
 from tfdeploy.agent.supervision.restart import Attempt, Decision, Exit, decide
+from tfdeploy.shared.outcome import describe_exit
 
 READY = Attempt(0.0, ready=True)
 NEVER_READY = Attempt(0.0, ready=False)
@@ -397,6 +398,20 @@ def test_the_same_exit_code_twice_without_traceback_and_progress_is_not_retried(
     assert decision(Exit(1), history) == Decision(
         "FAILED", 0.0, "exit 1, twice with no progress in between"
     )
+
+
+@pytest.mark.parametrize("code", [-signal.SIGABRT, -signal.SIGSEGV, 128 + signal.SIGABRT])
+def test_the_same_crash_twice_without_progress_is_not_retried_whatever_was_printed(code):
+    """JAX prints DEADLINE_EXCEEDED and aborts five minutes after a task did not arrive at the end,
+    and would do so again after each restart."""
+    ended = restart.record_failure([READY], code, b"DEADLINE_EXCEEDED: Barrier", lambda: 7)
+    assert decision(Exit(code), ended).state == "BACKOFF"
+    again = restart.record_failure([*ended, READY], code, b"Fatal Python error", lambda: 7)
+    assert decision(Exit(code), again) == Decision(
+        "FAILED", 0.0, f"{describe_exit(code)}, twice with no progress in between"
+    )
+    later = restart.record_failure([*ended, READY], code, b"Fatal Python error", lambda: 8)
+    assert decision(Exit(code), later).state == "BACKOFF"
 
 
 @pytest.mark.parametrize(
