@@ -62,8 +62,8 @@ class Queue:
 
 @dataclass(frozen=True)
 class StartResult:
-    """The run that has started: every task is READY, or has succeeded already; or the run that
-    waits in the queue of its hosts."""
+    """The run that has started: every task has been READY, or has succeeded already; or the run
+    that waits in the queue of its hosts."""
 
     __repr__ = short_repr
     NAMES: ClassVar = {"warnings": "notes"}
@@ -191,7 +191,7 @@ def launch(
                 run, run.plan.placements, chief="", opened=launching.streams
             ) as following:
                 if wait_until_ready(fleet, run, following, watcher, turn_s):
-                    check_reachability(fleet, run, following)
+                    check_reachability(fleet, run, following, watcher.on_report)
     except (KeyboardInterrupt, Cancelled):
         with delay_signals():
             errors = _try_to_stop(fleet, run)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tfdeploy.shared.records import TaskReport
 
 ALARMING = (BACKOFF, FAILED, LOST)  # printed in quiet, too
+NOT_READY = (*ALARMING, STOPPED)
 SINGLE_REPORTS = 40  # the first changes of a burst are printed one by one, the rest in groups
 
 
@@ -106,10 +107,16 @@ def _print_busy(console: Console, errors: Sequence[TfdeployError]) -> None:
 def print_started(console: Console, run: Run) -> None:
     tasks = format_count(len(run.plan.placements), "task")
     hosts = format_count(len(run.plan.hosts), "host")
-    succeeded = sum(state == SUCCEEDED for state, *_ in console.printed.changes.values())
-    ended = format_count(succeeded, "task")
-    state = f"has started, {ended} succeeded already" if succeeded else "is READY"
-    console.print_text(f"run {run.id} {state}: {tasks} on {hosts}")
+    console.print_text(f"run {run.id} {_start_state(console)}: {tasks} on {hosts}")
+
+
+def _start_state(console: Console) -> str:
+    states = [state for state, *_ in console.printed.changes.values()]
+    succeeded, lost = states.count(SUCCEEDED), sum(state in NOT_READY for state in states)
+    parts = [f"{format_count(succeeded, 'task')} succeeded already"] if succeeded else []
+    if lost:
+        parts.append(f"{format_count(lost, 'task')} {'are' if lost > 1 else 'is'} no longer READY")
+    return f"has started, {', '.join(parts)}" if parts else "is READY"
 
 
 def print_queued(console: Console, run: Run) -> None:

@@ -120,6 +120,17 @@ def test_tasks_that_succeeded_before_the_others_were_ready_are_counted(printed):
     assert line == f"run {RUN_ID} has started, 1 task succeeded already: 2 tasks on 2 hosts"
 
 
+def test_a_run_is_not_called_ready_if_tasks_have_ended_since(printed):
+    def show(console):
+        for n, state in enumerate(["SUCCEEDED", "BACKOFF", "STOPPED"]):
+            print_report(console, "w", make_report(task=f"worker:{n}", state=state))
+        print_started(console, make_run())
+
+    *_, line = printed(show).splitlines()
+    parts = "1 task succeeded already, 2 tasks are no longer READY"
+    assert line == f"run {RUN_ID} has started, {parts}: 2 tasks on 2 hosts"
+
+
 def resume_result(source, files=(), saved=None):
     return ResumeResult(make_run(), source, files, StopResult({}, saved), 2.0, 9.0)
 

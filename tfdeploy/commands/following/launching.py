@@ -18,6 +18,7 @@ from tfdeploy.planning.versions import differences
 from tfdeploy.shared.protocol.reports import Started
 from tfdeploy.shared.protocol.runs import RunRecord, Start
 from tfdeploy.shared.records import (
+    BACKOFF,
     ENDED,
     GETS_CHECKPOINTS,
     HAS_PLACES,
@@ -261,16 +262,24 @@ def _raise_not_ready(fleet: Fleet, run: Run, waiting: set[str]) -> None:
     found = status(fleet, run, LOG_LINES)
     late = [task for task in found.tasks if str(task.placement.task) in waiting]
     errors = [*found.errors, *(_not_ready(task, limit_s) for task in late)]
-    raise_all(errors, NOT_READY_HINT if any(task.report for task in late) else "")
+    may_not_listen = any(task.report and not _has_ended_before(task.report) for task in late)
+    raise_all(errors, NOT_READY_HINT if may_not_listen else "")
 
 
 def _not_ready(task: TaskStatus, limit_s: float) -> TaskNotReady:
     placement, report = task.placement, task.report
-    health = (
-        f"port {placement.port} is {escape_line(report.health)}"
-        if report
-        else "health unknown: its host did not report"
-    )
-    message = f"not READY within {limit_s:g} s; {health}"
+    if report is None:
+        why = "health unknown: its host did not report"
+    elif _has_ended_before(report):
+        why = escape_line(report.reason)
+    else:
+        why = f"port {placement.port} is {escape_line(report.health)}"
+    message = f"not READY within {limit_s:g} s; {why}"
     log = report.log if report else ()
     return TaskNotReady(str(placement.task), placement.host, message, log=log)
+
+
+def _has_ended_before(report: TaskReport) -> bool:
+    """Return whether the task has been restarted, or waits for that: its reason then says how its
+    process ended, and its port says nothing."""
+    return bool(report.reason) and (report.restarts > 0 or report.state == BACKOFF)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.following.failure_report import BAD_ENDS, start_failure
@@ -12,30 +13,37 @@ from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.planning import frameworks, roles
 from tfdeploy.shared.protocol.preflight import REFUSED, Peer, Peers, PeersAsked
-from tfdeploy.shared.records import PORT, READY, SERVER, SUCCEEDED
+from tfdeploy.shared.records import ENDED, NOT_LISTENING, PORT, READY, SERVER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from tfdeploy.commands.status import RunStatus
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Following
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
+    from tfdeploy.shared.records import TaskReport
 
 TIMEOUT_S = 15.0  # a busy host answers late, and a false alarm would end the start
+SETTLE_S, POLL_S = 10.0, 0.1
+NOT_HERE = "its own host finds its port {}, too, so no firewall is the reason: see its log"
 ONE_USER = (
     'set one user for all hosts of this machine in hosts.toml; or network = "open", which guards '
     "no port"
 )
 
 
-def check_reachability(fleet: Fleet, run: Run, following: Following) -> None:
+def check_reachability(
+    fleet: Fleet, run: Run, following: Following, on_report: Callable[[str, TaskReport], None]
+) -> None:
     """End the following of a run whose tasks are READY by asking each host whom it reaches; raise
     TaskNotReady for each task that a host can't reach although its tasks depend on it.
 
     The host of each worker connects to the ps (without ps: to workers) at the addresses in the
     cluster spec, unless the tasks have met at the chief's port; every host asks the chief's
-    supervisor for the state of the run. A host that can't would give up later.
+    supervisor for the state of the run. A host that can't would give up later. Nobody reaches what
+    has ended meanwhile: `on_report` gets how, and a failure is raised as itself.
     """
     plan, training = run.plan, run.inventory.training
     ready = {p: frameworks.ready(training, plan, p) for p in plan.placements}
@@ -50,26 +58,60 @@ def check_reachability(fleet: Fleet, run: Run, following: Following) -> None:
         ]
         return Peers(run.inventory.project, run.id, peers, TIMEOUT_S)
 
+    asked_at = time.monotonic()
     answers, failed = following.finish_with({host: request(host) for host in plan.hosts})
     raise_all(failed)
     # The stream of a host whose tasks have succeeded has ended before.
     unasked = [host for host in plan.hosts if host not in answers]
     answers |= fleet.each(unasked, lambda agent: agent.ask(request(agent.host)))
-    errors = [*unreached_tasks(plan, answers), *_unreached_supervisor(plan, answers)]
-    if errors:
-        _raise_unless_ended_well(fleet, run, errors)
+    tasks = [*unreached_tasks(plan, answers)]
+    supervisor = [*_unreached_supervisor(plan, answers)]
+    if tasks or supervisor:
+        for_s = time.monotonic() - asked_at
+        found = _settled_status(fleet, run)
+        _report_ends(found, on_report)
+        raise_all([*found.errors, *of_live(found, tasks, for_s), *of_live_chief(found, supervisor)])
 
 
-def _raise_unless_ended_well(fleet: Fleet, run: Run, errors: list[TaskNotReady]) -> None:
-    """Raise the errors, except those of a short training that is over by now. If a task has failed
-    meanwhile, raise why: nobody reaches what has ended."""
-    found = status(fleet, run, LOG_LINES)
+def _settled_status(fleet: Fleet, run: Run) -> RunStatus:
+    """Return the status once no task is called READY that does not listen any more: its supervisor
+    is about to notice its end, and ends what it has left behind."""
+    deadline = time.monotonic() + run.inventory.training.stop_grace_s + SETTLE_S
+    while True:
+        found = status(fleet, run, LOG_LINES)
+        reports = (task.report for task in found.tasks)
+        is_settled = not any(r and (r.state, r.health) == (READY, NOT_LISTENING) for r in reports)
+        if is_settled or time.monotonic() > deadline:
+            return found
+        time.sleep(POLL_S)
+
+
+def _report_ends(found: RunStatus, on_report: Callable[[str, TaskReport], None]) -> None:
+    """Report what is not READY any more; raise why a task has failed."""
+    for task in found.tasks:
+        if task.report and task.report.state != READY:
+            on_report(task.placement.host, task.report)
     if any(task.report and task.report.state in BAD_ENDS for task in found.tasks):
         raise start_failure(found)
-    chief = found.report(str(run.plan.chief.task))
-    succeeded = {t.report.task for t in found.tasks if t.report and t.report.state == SUCCEEDED}
-    if not chief or chief.state != SUCCEEDED:
-        raise_all([error for error in errors if error.task not in succeeded])
+
+
+def of_live(
+    found: RunStatus, errors: Sequence[TaskNotReady], for_s: float
+) -> Iterator[TaskNotReady]:
+    """Yield the errors of tasks that have been READY for longer than `for_s` seconds, in which they
+    were not reached. If their own hosts don't reach them either, no firewall is the reason."""
+    for error in errors:
+        report = found.report(error.task)
+        if report and report.state == READY and report.age_s >= for_s:
+            is_here = report.health in (READY, "-")
+            yield error if is_here else error.with_hint(NOT_HERE.format(escape_line(report.health)))
+
+
+def of_live_chief(found: RunStatus, errors: Sequence[TaskNotReady]) -> Iterator[TaskNotReady]:
+    """Yield the errors, unless the chief has ended, and its supervisor with it."""
+    chief = found.report(str(found.run.plan.chief.task))
+    if chief and chief.state not in ENDED:
+        yield from errors
 
 
 def unreached_tasks(plan: Plan, answers: Mapping[str, PeersAsked]) -> Iterator[TaskNotReady]:

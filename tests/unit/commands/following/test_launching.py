@@ -10,7 +10,7 @@ from support.builders import make_inventory, make_plan
 from tfdeploy.commands.following import launching as module
 from tfdeploy.commands.following.launching import Launching
 from tfdeploy.commands.push import StartWatcher
-from tfdeploy.errors import LeaseConflict
+from tfdeploy.errors import LeaseConflict, TaskNotReady
 from tfdeploy.planning import launch
 from tfdeploy.run import Run
 from tfdeploy.shared.protocol.reports import Started, StateChange
@@ -128,3 +128,19 @@ def test_each_host_says_once_what_its_first_task_lacks(monkeypatch):
     monkeypatch.setattr(module, "status", lambda *_: SimpleNamespace(tasks=tasks, errors=()))
     found = [(error.host, error.message) for error in module._queue_reasons(None, None)]
     assert found == [("a", reasons["worker:1", "a"]), ("b", HAS_PLACES)]
+
+
+@pytest.mark.parametrize("state", ["BACKOFF", "RUNNING"])
+def test_a_late_task_that_has_ended_before_is_named_with_its_end_not_with_its_port(
+    monkeypatch, state
+):
+    plan = make_plan(HOSTS)
+    run = Run("r-1", "f00d", "a9e", make_inventory(HOSTS), plan)
+    ended = "killed by SIGSEGV; restart 1 of 10"
+    report = TaskReport("worker:0", state, 1.0, 7, -11, 1, ended, health="NOT_LISTENING")
+    tasks = (SimpleNamespace(placement=plan.placements[0], report=report),)
+    monkeypatch.setattr(module, "status", lambda *_: SimpleNamespace(tasks=tasks, errors=()))
+    with pytest.raises(TaskNotReady) as late:
+        module._raise_not_ready(None, run, {"worker:0"})
+    assert late.value.message == f"not READY within 180 s; {ended}"
+    assert late.value.hint == ""

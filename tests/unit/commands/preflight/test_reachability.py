@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from support.builders import make_plan
+import pytest
+from support.builders import make_inventory, make_plan
 
-from tfdeploy.commands.preflight.reachability import unreached_tasks
+from tfdeploy.commands.preflight.reachability import of_live, of_live_chief, unreached_tasks
+from tfdeploy.commands.status import RunStatus, TaskStatus
+from tfdeploy.errors import TaskNotReady
+from tfdeploy.run import Run
 from tfdeploy.shared.protocol.preflight import REFUSED, PeerHealth, PeersAsked
-from tfdeploy.shared.records import READY, UNREACHABLE
+from tfdeploy.shared.records import (
+    BACKOFF,
+    ENDED,
+    FROZEN,
+    NOT_LISTENING,
+    READY,
+    RUNNING,
+    UNREACHABLE,
+)
+from unit.output.samples import make_report
 
 HOSTS = "[hosts.p]\nps = 1\n" + "".join(f"[hosts.{name}]\nworkers = 1\n" for name in "abc")
 
@@ -24,3 +37,57 @@ def test_hosts_that_the_guard_refuses_get_another_hint_than_those_behind_a_firew
     assert "firewall" in behind
     assert refused.startswith(f"ps:0 on p: b can't reach {where}: REFUSED here\n  set one user")
     assert "firewall" not in refused
+
+
+# What has ended meanwhile
+
+ASKED_FOR_S = 2.0
+ERROR = TaskNotReady("worker:0", "a", "b can't reach it", "check for a firewall")
+
+
+def status_of(report):
+    plan = make_plan(HOSTS)
+    reports = {"worker:0": report}
+    tasks = tuple(TaskStatus(p, reports.get(str(p.task))) for p in plan.placements)
+    return RunStatus(Run("r-1", "f00d", "a9e", make_inventory(HOSTS), plan), tasks, ())
+
+
+def judged(report, judge=of_live):
+    more = (ASKED_FOR_S,) if judge is of_live else ()
+    return [*judge(status_of(report), [ERROR], *more)]
+
+
+@pytest.mark.parametrize("state", [*ENDED, BACKOFF, RUNNING])
+def test_a_task_that_is_no_longer_ready_is_not_judged(state):
+    assert judged(make_report(state=state, reason="killed by SIGSEGV")) == []
+
+
+def test_a_task_that_was_restarted_meanwhile_is_not_judged():
+    assert judged(make_report(age_s=ASKED_FOR_S - 0.5)) == []
+
+
+def test_a_task_whose_host_does_not_answer_any_more_is_not_judged():
+    assert judged(None) == []
+    assert judged(None, of_live_chief) == []
+
+
+@pytest.mark.parametrize("health", [READY, "-"])
+def test_a_task_that_its_own_host_reaches_is_behind_a_firewall(health):
+    assert judged(make_report(health=health)) == [ERROR]
+
+
+@pytest.mark.parametrize("health", [FROZEN, NOT_LISTENING])
+def test_no_firewall_is_named_if_its_own_host_does_not_reach_a_task(health):
+    (error,) = judged(make_report(health=health))
+    assert error.message == ERROR.message
+    assert error.hint.startswith(f"its own host finds its port {health}, too")
+
+
+@pytest.mark.parametrize("state", ENDED)
+def test_the_supervisor_of_a_chief_that_has_ended_is_not_judged(state):
+    assert judged(make_report(state=state), of_live_chief) == []
+
+
+@pytest.mark.parametrize("state", [READY, BACKOFF, RUNNING])
+def test_the_supervisor_of_a_live_chief_is_judged(state):
+    assert judged(make_report(state=state), of_live_chief) == [ERROR]
