@@ -86,11 +86,11 @@ TIMEOUT_S = 120.0
 class SupervisedTask:
     """One task and the process of its supervisor.
 
-    `code` is the task's script after SCRIPT, `lease` the resources to hold, `changes` the fields of
-    the launch that differ from `make_launch`.
+    `code` is the task's script after SCRIPT, `lease` the resources to hold, `files` what its
+    directory contains, `changes` the fields of the launch that differ from `make_launch`.
     """
 
-    def __init__(self, root, code, lease="", **changes):
+    def __init__(self, root, code, lease="", files=(), **changes):
         changes.setdefault("argv", [sys.executable, "-S", "-c", SCRIPT + code])
         changes.setdefault("stop_grace_s", 0.5)
         changes.setdefault("ready_timeout_s", TIMEOUT_S)
@@ -99,6 +99,8 @@ class SupervisedTask:
         self.launch = make_launch(**changes)
         self.task_dir = paths.task("p", self.launch.run, self.launch.task)
         os.makedirs(paths.work(self.task_dir))
+        for name, text in dict(files).items():
+            Path(paths.work(self.task_dir), name).write_text(text)
         os.makedirs(paths.logs("p", self.launch.run), exist_ok=True)
         records.write(paths.launch(self.task_dir), records.to_json(self.launch))
         evidence.used(self)

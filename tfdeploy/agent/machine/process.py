@@ -40,7 +40,7 @@ def task_processes(
     `ancestor`: a child may clear its environment and create its own session.
     """
     variable = "{}={}".format(MARK, value).encode()
-    stats = {pid: stat(pid) for pid in _pids()}
+    stats = {pid: stat(pid) for pid in pids()}
     family = _descendants(ancestor, stats) if ancestor else set()
     session = str(leader).encode()
     return [
@@ -113,7 +113,7 @@ def port_holder(port: int, likely: Optional[int] = None) -> Optional[int]:
 
 def holder(inodes: Set[str]) -> Optional[int]:
     """Return a process that has one of these sockets open; None if /proc hides it."""
-    return next((pid for pid in _pids() if inodes & socket_inodes(pid)), None)
+    return next((pid for pid in pids() if inodes & socket_inodes(pid)), None)
 
 
 def port_user(port: int) -> Optional[int]:
@@ -190,7 +190,8 @@ def send_signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _pids() -> List[int]:
+def pids() -> List[int]:
+    """Return the pids of all processes of this host."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 

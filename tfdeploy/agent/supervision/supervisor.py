@@ -21,7 +21,8 @@ from ..machine import guard, leases, process
 from ..machine.peers import PeerList
 from ..reports import pace
 from ..reports.history import History
-from . import membership, restart, shortage
+from . import left_behind, membership, restart, shortage
+from .left_behind import LeftBehind
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
@@ -126,22 +127,23 @@ class Supervisor:
         # Without a port the task is READY at once, though it has not proved yet that it works.
         state = records.READY if self.launch.is_ready_at_once else records.RUNNING
         self.write(state, pid=child.pid, restarts=len(self.attempts) - 1, exposed="")
-        order = self._order = self._watch(child)
+        watch = self._make_watch(child)
+        order = self._order = self._watch(watch)
         if order is None:
-            return self._exit_by_itself(child), ""
+            return self._exit_by_itself(watch), ""
         together = order.state == BACKOFF and self.membership.rounds.order() is not None
         if order.state == BACKOFF and not together:
             process.dump_stacks(self.mark, child.pid)
         has_failed = bool(order.cause) and self._has_printed_a_failure()
         self._end_all(child.pid)
-        if has_failed and child.wait() > 0:  # it was about to end when the other one's end arrived
-            code = child.wait()
+        if has_failed and watch.child.wait() > 0:  # it was about to end when the other one's end arrived
+            code = watch.child.wait()
             return Exit(code, final=True, exception=self._exception(code)), ""
         stopped = order.state == records.STOPPED
         is_final = order.state == FAILED or self.membership.run_has_ended()
         left = self._peers_left(order.reason)
         outcome = Exit(
-            child.wait(), stopped, order.reason, final=is_final, together=together, left=left
+            watch.child.wait(), stopped, order.reason, final=is_final, together=together, left=left
         )
         return outcome, order.cause
 
@@ -155,7 +157,44 @@ class Supervisor:
     def _start_process(self) -> subprocess.Popen:  # type: ignore[type-arg]
         return spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
 
-    def _watch(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]
+    def _watch(self, watch: AttemptWatch) -> Optional[Order]:
+        """Wait for the end of the process, and of what it has left behind if it succeeded. Return
+        None if they have ended by themselves, else the order to end them."""
+        order = watch.wait()
+        while order is None and watch.child.wait() == 0:
+            age_s = time.monotonic() - self.attempts[-1].started_at
+            left = left_behind.find(self.launch, self.task_dir, self.mark, watch.leaders, age_s)
+            if not left:
+                break
+            self._follow(watch, LeftBehind(left))
+            order = watch.wait()
+        return order
+
+    def _follow(self, watch: AttemptWatch, left: LeftBehind) -> None:
+        program = left_behind.program_name(self.launch.argv)
+        them = "them" if len(left.running) > 1 else "it"
+        text = left_behind.FOLLOWS.format(program, left.description, them)
+        self._print(text)
+        watch.follow(left)
+        reason = "; ".join(filter(None, (self.state.reason, text)))
+        self.write(self.state.state, pid=left.pid, reason=reason)
+
+    def _end_rest(self, watch: AttemptWatch) -> Tuple[str, List[int]]:
+        """End what is left of the task after its end. Return which of its programs that were, as
+        the end of a sentence, and the processes that survive."""
+        if len(watch.leaders) > 1:
+            left_behind.let_end(self.mark, watch.leaders)
+        left = left_behind.programs(self.launch, self.task_dir, self.mark, watch.leaders)
+        note = left_behind.ENDS.format(left_behind.describe(left)) if left else ""
+        if note:
+            self._print(note)
+        return note, self._end_all(watch.leaders[0])
+
+    def _print(self, text: str) -> None:
+        """Add a line to the task's log."""
+        os.write(self.log.descriptor, "[tfdeploy: {}]\n".format(text).encode(errors="replace"))
+
+    def _make_watch(self, child: subprocess.Popen) -> AttemptWatch:  # type: ignore[type-arg]
         def on_ready(reason: str) -> None:
             self.attempts = restart.record_ready(self.attempts)
             if self.state.state != records.READY:
@@ -164,7 +203,7 @@ class Supervisor:
         def on_exposed(ports: str) -> None:
             self._store(replace(self.state, exposed=ports))
 
-        watch = AttemptWatch(
+        return AttemptWatch(
             child,
             self.launch,
             self.task_dir,
@@ -174,7 +213,6 @@ class Supervisor:
             on_ready,
             on_exposed,
         )
-        return watch.wait()
 
     def _run_order(self) -> Optional[Order]:
         """Return the run's order for this task. Called at every tick, so it serves leases, too."""
@@ -182,13 +220,14 @@ class Supervisor:
         self._peers.add(self.membership.sources())
         return self.membership.order()
 
-    def _exit_by_itself(self, child: subprocess.Popen) -> Exit:  # type: ignore[type-arg]
+    def _exit_by_itself(self, watch: AttemptWatch) -> Exit:
         """Return how a process ended that no order has ended, with the reason if it is final."""
-        code = child.wait()
-        survivors = self._end_all(child.pid)
+        code = watch.child.wait()
+        ended, survivors = self._end_rest(watch)
         self.log.flush()
         if code == 0:
-            return Exit(code, detail=restart.note_of_traceback(self.log.tail))
+            note = "; " + ended if ended else ""
+            return Exit(code, detail=note + restart.note_of_traceback(self.log.tail))
         reason = self._final_reason(code, survivors)
         if reason:
             return Exit(code, reason="{}{}".format(describe_exit(code), reason), final=True)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from ...shared import records
 from ...shared.outcome import START_FAILED
@@ -15,8 +15,12 @@ from ...shared.records import BACKOFF, FAILED, OPEN, STRICT, Launch
 from ..machine import grpc_health, guard, listeners, process
 from ..machine.guard import ExposedPorts
 from ..outputs import event_files
+from .left_behind import LeftBehind
 from .log import TaskLog
 from .termination import Order
+
+if TYPE_CHECKING:
+    Process = Union[subprocess.Popen[bytes], LeftBehind]
 
 STOP = Order("on request")
 STOP_RUN = Order("on request", stops_run=True)
@@ -57,6 +61,7 @@ UNGUARDED = (
 class AttemptWatch:
     """Waits for the end of one attempt, or for a reason to end it.
 
+    `child` is the task's process; after it, what it has left behind may be watched (`follow`).
     `get_order` is called at every tick and returns the run's order for the task, if any. `on_ready`
     is called when the task has answered on its port with its own name, has met the others, or,
     without a port, has lived for SETTLED_S seconds; it gets what is wrong, "" if nothing is.
@@ -65,7 +70,7 @@ class AttemptWatch:
 
     def __init__(
         self,
-        child: subprocess.Popen,  # type: ignore[type-arg]
+        child: Process,
         launch: Launch,
         task_dir: str,
         mark: str,
@@ -75,6 +80,7 @@ class AttemptWatch:
         on_exposed: Callable[[str], None],
     ) -> None:
         self.child = child
+        self.leaders = [child.pid]
         self.launch = launch
         self.mark = mark
         self.log = log
@@ -90,6 +96,11 @@ class AttemptWatch:
         self._frozen_since: List[float] = []  # the start of each of the last probes that timed out
         self._event_sizes: List[Tuple[str, int]] = []
 
+    def follow(self, left: LeftBehind) -> None:
+        """Watch what the process has left behind as the task's process from now on."""
+        self.child = left
+        self.leaders += left.running
+
     def wait(self) -> Optional[Order]:
         """Return None if the process has ended by itself, else the order to end it."""
         while True:
@@ -100,7 +111,7 @@ class AttemptWatch:
                     # Send it again: the supervisor handles it before it restarts the task.
                     os.kill(os.getpid(), caught.si_signo)
                 return None
-            _reap_orphans(self.child.pid)
+            _reap_orphans(self.leaders)
             if request:
                 return request
             order = self._get_order() or self._check_port() or self._check_stall()
@@ -150,7 +161,7 @@ class AttemptWatch:
             inodes = {inode for _, inode in listeners.of_port(port)}
         else:
             inodes = listeners.connected_to(port)
-        processes = process.task_processes(self.mark, self.child.pid) if inodes else []
+        processes = process.task_processes(self.mark, self.leaders[0]) if inodes else []
         return next((pid for pid in processes if inodes & process.socket_inodes(pid)), None)
 
     def _check_first_ready(self, verdict: str, now: float) -> Optional[Order]:
@@ -187,7 +198,7 @@ class AttemptWatch:
         """
         if holder == self.child.pid:
             return True
-        return holder in process.task_processes(self.mark, self.child.pid)
+        return holder in process.task_processes(self.mark, self.leaders[0])
 
     def _frozen_order(self) -> Optional[Order]:
         if len(self._frozen_since) < FROZEN_PROBES:
@@ -234,14 +245,14 @@ def order_of_signal(caught: Optional[signal.struct_siginfo]) -> Optional[Order]:
     return ORDERS.get(caught.si_signo) if caught else None
 
 
-def _reap_orphans(child: int) -> None:
-    """Reap processes that the task left behind.
+def _reap_orphans(leaders: Sequence[int]) -> None:
+    """Reap processes that the task left behind, but none of those that are watched.
 
     They are children of the supervisor, and would stay zombies as long as it runs.
     """
     with suppress(ChildProcessError):  # none is left, or another thread has waited for it
         while True:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended is None or ended.si_pid == child:
+            if ended is None or ended.si_pid in leaders:
                 return
             os.waitpid(ended.si_pid, os.WNOHANG)

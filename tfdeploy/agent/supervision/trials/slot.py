@@ -23,6 +23,7 @@ from ..restart import Exit
 from ..spawn import spawn
 from ..supervisor import Supervisor
 from ..termination import Order
+from ..watch import AttemptWatch
 from .board import Journal
 
 IDLE_TICK_S = 0.1
@@ -109,9 +110,9 @@ class SlotSupervisor(Supervisor):
         self.state, self._is_running = replace(self.state, reason=title), True
         return child
 
-    def _exit_by_itself(self, child: Any) -> Exit:
-        code = child.wait()
-        self._end_all(child.pid)
+    def _exit_by_itself(self, watch: AttemptWatch) -> Exit:
+        code = watch.child.wait()
+        self._end_rest(watch)
         self.log.flush()
         reason = _describe_failure(code, self.log.tail) if code else ""
         return Exit(code, reason=reason + self._memory_detail(code))
