@@ -107,11 +107,13 @@ def _print_busy(console: Console, errors: Sequence[TfdeployError]) -> None:
 def print_started(console: Console, run: Run) -> None:
     tasks = format_count(len(run.plan.placements), "task")
     hosts = format_count(len(run.plan.hosts), "host")
-    console.print_text(f"run {run.id} {_start_state(console)}: {tasks} on {hosts}")
+    console.print_text(f"run {run.id} {_start_state(console, run)}: {tasks} on {hosts}")
 
 
-def _start_state(console: Console) -> str:
-    states = [state for state, *_ in console.printed.changes.values()]
+def _start_state(console: Console, run: Run) -> str:
+    changes = console.printed.changes  # also of tasks that a resume has left out
+    found = (changes.get(str(placement.task)) for placement in run.plan.placements)
+    states = [change[0] for change in found if change]
     succeeded, lost = states.count(SUCCEEDED), sum(state in NOT_READY for state in states)
     parts = [f"{format_count(succeeded, 'task')} succeeded already"] if succeeded else []
     if lost:

@@ -122,12 +122,13 @@ def test_tasks_that_succeeded_before_the_others_were_ready_are_counted(printed):
 
 def test_a_run_is_not_called_ready_if_tasks_have_ended_since(printed):
     def show(console):
-        for n, state in enumerate(["SUCCEEDED", "BACKOFF", "STOPPED"]):
-            print_report(console, "w", make_report(task=f"worker:{n}", state=state))
+        print_report(console, "p", make_report(task="ps:0", state="BACKOFF"))
+        print_report(console, "w", make_report(task="worker:0", state="SUCCEEDED"))
+        print_report(console, "w", make_report(task="worker:9", state="LOST"))  # of a start before
         print_started(console, make_run())
 
     *_, line = printed(show).splitlines()
-    parts = "1 task succeeded already, 2 tasks are no longer READY"
+    parts = "1 task succeeded already, 1 task is no longer READY"
     assert line == f"run {RUN_ID} has started, {parts}: 2 tasks on 2 hosts"
 
 
