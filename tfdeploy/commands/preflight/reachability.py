@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfdeploy.commands.status import RunStatus
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Following
     from tfdeploy.planning.plan import Plan
@@ -70,13 +71,13 @@ def check_reachability(
         for_s = time.monotonic() - asked_at
         found = _settled_status(fleet, run)
         _report_ends(found, on_report)
-        raise_all([*found.errors, *of_live(found, tasks, for_s), *of_live_chief(found, supervisor)])
+        raise_all(judge(found, tasks, supervisor, for_s))
 
 
 def _settled_status(fleet: Fleet, run: Run) -> RunStatus:
-    """Return the status once no task is called READY that does not listen any more: its supervisor
-    is about to notice its end, and ends what it has left behind."""
-    deadline = time.monotonic() + run.inventory.training.stop_grace_s + SETTLE_S
+    """Return the status once no task is called READY that does not listen any more, as it is while
+    its supervisor ends what its process has left; or after SETTLE_S."""
+    deadline = time.monotonic() + SETTLE_S
     while True:
         found = status(fleet, run, LOG_LINES)
         reports = (task.report for task in found.tasks)
@@ -95,23 +96,31 @@ def _report_ends(found: RunStatus, on_report: Callable[[str, TaskReport], None])
         raise start_failure(found)
 
 
-def of_live(
+def judge(
+    found: RunStatus,
+    tasks: Sequence[TaskNotReady],
+    supervisor: Sequence[TaskNotReady],
+    for_s: float,
+) -> list[TfdeployError]:
+    """Return the errors that still hold: hosts that give no status, and what was not reached for
+    `for_s` seconds, of tasks that were READY for that time. None once the chief has ended: then its
+    supervisor and the other tasks end, too."""
+    chief = found.report(str(found.run.plan.chief.task))
+    if chief and chief.state in ENDED:
+        return []
+    return [*found.errors, *_of_live(found, tasks, for_s), *(supervisor if chief else ())]
+
+
+def _of_live(
     found: RunStatus, errors: Sequence[TaskNotReady], for_s: float
 ) -> Iterator[TaskNotReady]:
-    """Yield the errors of tasks that have been READY for longer than `for_s` seconds, in which they
-    were not reached. If their own hosts don't reach them either, no firewall is the reason."""
+    """Yield the errors of tasks that have been READY for longer than `for_s` seconds. If their own
+    hosts don't reach them either, no firewall is the reason."""
     for error in errors:
         report = found.report(error.task)
         if report and report.state == READY and report.age_s >= for_s:
             is_here = report.health in (READY, "-")
             yield error if is_here else error.with_hint(NOT_HERE.format(escape_line(report.health)))
-
-
-def of_live_chief(found: RunStatus, errors: Sequence[TaskNotReady]) -> Iterator[TaskNotReady]:
-    """Yield the errors, unless the chief has ended, and its supervisor with it."""
-    chief = found.report(str(found.run.plan.chief.task))
-    if chief and chief.state not in ENDED:
-        yield from errors
 
 
 def unreached_tasks(plan: Plan, answers: Mapping[str, PeersAsked]) -> Iterator[TaskNotReady]:
