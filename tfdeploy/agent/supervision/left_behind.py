@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import time
 from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...shared.records import Launch
 from .. import paths
 from ..machine import process
+from .restart import CRASHES
 
 PARENT, SESSION, FLAGS = 1, 3, 6  # proc(5), stat, after the name
 FORKED_NO_EXEC = 0x40  # source: linux/sched.h, PF_FORKNOEXEC
@@ -27,7 +27,6 @@ SEPARATORS = re.compile(r"[\s;&|()<>'\"`]+")
 MODULES = re.compile(r"\bfrom +([\w.]+) +import\b|(?:-m|\bimport) +([\w., ]+)")
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")  # a folder that has one is an environment of Python
-CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 EXEC_S, LET_END_S, RECENT_S = 3.0, 1.0, 10.0
 MAX_NAMED, MAX_COMMAND = 3, 80
 FOLLOWS = "{} exited and left {} running; following {}"

@@ -136,15 +136,13 @@ class Supervisor:
             process.dump_stacks(self.mark, child.pid)
         has_failed = bool(order.cause) and self._has_printed_a_failure()
         self._end_all(child.pid)
-        if has_failed and watch.child.wait() > 0:  # it was about to end when the other one's end arrived
-            code = watch.child.wait()
+        code = watch.child.wait()
+        if has_failed and code > 0:  # it was about to end when the other one's end arrived
             return Exit(code, final=True, exception=self._exception(code)), ""
         stopped = order.state == records.STOPPED
         is_final = order.state == FAILED or self.membership.run_has_ended()
         left = self._peers_left(order.reason)
-        outcome = Exit(
-            watch.child.wait(), stopped, order.reason, final=is_final, together=together, left=left
-        )
+        outcome = Exit(code, stopped, order.reason, final=is_final, together=together, left=left)
         return outcome, order.cause
 
     def _peers_left(self, reason: str = "") -> List[str]:
