@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 from support import evidence, order, starter
+from support.releases import write_manifest
 from support.ssh_masters import close_masters
 
 from tfdeploy.transport.daemon import locate
@@ -112,4 +113,4 @@ def release(root):
     folder = root / "p" / "releases" / "f00d"
     folder.mkdir(parents=True)
     (folder / "run").write_text("#!/bin/sh\n")
-    return folder
+    return write_manifest(folder)

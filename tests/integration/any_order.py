@@ -18,6 +18,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.projects import toml
+from support.releases import write_manifest
 from support.simulated_hosts import SUPERVISOR, Done, Simulation, simulated
 
 from tfdeploy.formatting.humanize import escape_line, quote_word
@@ -58,6 +59,7 @@ class AnyOrder(RuleBasedStateMachine):
             folder.mkdir()
             (folder / "hosts.toml").write_text(toml(self._inventory()))
             (folder / "train.py").write_text("import tensorflow\n")
+            write_manifest(folder)
         if not AnyOrder.release:
             AnyOrder.release = json.loads(self.tf("A", "plan", "--json").out)["release"]["id"]
         self._push()
@@ -340,6 +342,7 @@ class AnyOrder(RuleBasedStateMachine):
             folder = self.hosts / host / "p" / "releases" / self.release
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "train.py").write_text("import tensorflow\n")
+            write_manifest(folder)
 
     def _copy(self, source: Path, target: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)

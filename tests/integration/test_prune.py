@@ -70,6 +70,8 @@ def project(runs_project) -> Project:
     for host in runs_project.hosts:
         (release,) = (backup_folder(runs_project, host) / "releases").iterdir()
         restore(release, runs_project.on(host) / "releases" / release.name)
+        manifest = backup_folder(runs_project, host) / "manifests" / f"{release.name}.json"
+        shutil.copy2(manifest, runs_project.on(host) / "manifests")
         for name in (ended, OLDER):
             restore(
                 backup_folder(runs_project, host) / "runs" / ended,

@@ -126,7 +126,9 @@ def _missing(placement: Placement, missing: MissingPath) -> str:
         return f"{place}: {name} is a link, which fetch does not follow, to {link}"
     if missing.folder:
         folder = "its directory" if missing.name == "." else name
-        only = f"; it has only links and empty folders: {names}" if names else ""
+        only = (
+            f"; it has only files of the release, links and empty folders: {names}" if names else ""
+        )
         return f"{place} has written no file in {folder}{only}"
     if missing.what:
         return f"{place}: {name} is {escape_line(missing.what)}, which fetch cannot fetch"

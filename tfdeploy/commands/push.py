@@ -10,11 +10,12 @@ from tfdeploy.commands.environments import build_environments
 from tfdeploy.commands.preflight.plan_warnings import placeholder_notes
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from tfdeploy.commands.environments import BuildResult
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.shared.protocol.releases import ReleaseState
     from tfdeploy.shared.records import TaskReport
 
 Outcome = dict[str, dict[str, bool]]
@@ -95,12 +97,24 @@ def _send_releases(
 
 
 def refuse_missing_release(fleet: Fleet, intent: Intent) -> None:
-    """Raise RunError if a host of the plan lacks the intent's release."""
+    """Raise RunError if a host of the plan lacks the intent's release, or has changed it."""
     request = FindRelease(intent.inventory.project, intent.release.id)
-    found = fleet.each(intent.plan.hosts, lambda agent: agent.ask(request).present)
-    lacking = [host for host, present in found.items() if not present]
+    found = fleet.each(intent.plan.hosts, lambda agent: agent.ask(request))
+    lacking = {host: state for host, state in found.items() if not state.present}
     if lacking:
         raise RunError(
-            f"release {intent.release.id} is not on {fold_names(lacking)}",
+            describe_lacking(intent.release.id, lacking),
             "tfdeploy runs shows the runs that the hosts still have: --release RUN",
         )
+
+
+def describe_lacking(release: str, lacking: Mapping[str, ReleaseState]) -> str:
+    """Return which hosts lack a release, and on which of them it was changed."""
+    absent = [host for host, state in lacking.items() if not state.changed]
+    parts = [f"release {release} is not on {fold_names(absent)}"] if absent else []
+    parts += [
+        f"release {release} was changed on {host} ({escape_line(state.changed)})"
+        for host, state in lacking.items()
+        if state.changed
+    ]
+    return ", and ".join(parts)

@@ -14,7 +14,7 @@ from tfdeploy import run as runs
 from tfdeploy.commands.collect import collect_reachable
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
-from tfdeploy.commands.push import StartWatcher
+from tfdeploy.commands.push import StartWatcher, describe_lacking
 from tfdeploy.commands.start import launch, secret_values, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop, stop_reachable
@@ -34,7 +34,7 @@ from tfdeploy.errors import (
     prefix_plan_errors,
     raise_all,
 )
-from tfdeploy.formatting.hostlist import expand_list, fold_names
+from tfdeploy.formatting.hostlist import expand_list
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet, errors_of
@@ -333,19 +333,19 @@ def _send_releases(fleet: Fleet, new: Run) -> None:
 def _send_release(
     fleet: Fleet, wanted: str, hosts: Sequence[str], read: Callable[[], Release]
 ) -> None:
-    """Send one release. Raises RunError if a host lacks it, and the source (or the data set) has
-    changed since the start."""
+    """Send one release. Raises RunError if a host lacks it, or has changed it, and the source (or
+    the data set) has changed since the start."""
     project = fleet.inventory.project
     request = FindRelease(project, wanted)
     offers = fleet.each(hosts, lambda agent: agent.ask(request))
-    lacking = [host for host, offer in offers.items() if not offer.present]
+    lacking = {host: offer for host, offer in offers.items() if not offer.present}
     if not lacking:
         return
     current = read()
     if current.id != wanted:
         raise RunError(
-            f"release {wanted} is not on {fold_names(lacking)}, and {current.root} has changed "
-            f"since: it is release {current.id} now",
+            f"{describe_lacking(wanted, lacking)}, and {current.root} has changed since: it is "
+            f"release {current.id} now",
             "restore the files as they were at the start, or start a new run",
         )
     send(fleet, project, current, lacking)

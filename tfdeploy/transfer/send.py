@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from contextlib import ExitStack, suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
-from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed, raise_all
-from tfdeploy.formatting.humanize import format_count
+from tfdeploy.errors import AgentError, HostError, Note, TfdeployError, TransferFailed, raise_all
+from tfdeploy.formatting.humanize import escape_line, format_count
 from tfdeploy.hosts.agent_session import BULK, query
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.shared.filesystem import NO_SPACE
@@ -121,6 +122,9 @@ class _ReleaseSender:
         offer = agent.ask_encoded(self._offer)
         self._claims.claim(agent, offer.here)
         lacked = not offer.present
+        if offer.changed:
+            note = f"release {self._release.id} was changed on {agent.host}, and is sent again"
+            warnings.warn(f"{note}: {escape_line(offer.changed)}", Note, stacklevel=2)
         if lacked:
             try:
                 self._deliver(agent, transfer, on_arrived)

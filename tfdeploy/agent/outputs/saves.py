@@ -47,7 +47,10 @@ class Saves:
         recorded = list(dict.fromkeys(reversed(_read(task_dir))))
         self._files = {path: None for path in recorded if not path.endswith("/")}
         self._folders = {path for path in recorded if path.endswith("/")}
-        self._run, self._home = _roots([os.path.dirname(task_dir), os.path.expanduser("~")])
+        self._run, *self._above = _roots(
+            # A program that may write into data sets has its results there, in a hidden folder.
+            [os.path.dirname(task_dir), paths.releases(launch.project), os.path.expanduser("~")]
+        )
         self._caches = _caches({**os.environ, **launch.env}, self._run)
         self._fetched = _roots(launch.outputs.folders)
         self._shared = _roots([launch.checkpoint_dir] if launch.checkpoint_dir[:1] == "/" else [])
@@ -93,7 +96,8 @@ class Saves:
         )
 
     def _is_left_out(self, path: str) -> bool:
-        above = next((root for root in (self._run, self._home) if path.startswith(root)), "")
+        roots = (self._run, *self._above)
+        above = next((root for root in roots if path.startswith(root)), "")
         name = path[len(above) :]
         if above == self._run and self._is_own_or_listed(name):
             return True

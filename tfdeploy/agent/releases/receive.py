@@ -25,6 +25,7 @@ from ...shared.protocol.releases import (
 from .. import paths
 from ..machine import shared_directory
 from ..refusal import Refusal
+from . import changes
 from .staging import StagedRelease, make_writable
 
 Files = Iterator[Tuple[int, Iterator[bytes]]]
@@ -37,10 +38,11 @@ staged: Dict[Tuple[str, str], StagedRelease] = {}
 
 
 def offer(project: str, release: str) -> ReleaseState:
-    """Report whether this host has the release, and the id of its directory, because several hosts
-    may share one."""
-    present = os.path.isdir(paths.release(project, release))
-    return ReleaseState(present, shared_directory.store_id())
+    """Report whether this host has the release as it was received, and the id of its directory,
+    because several hosts may share one."""
+    found = os.path.isdir(paths.release(project, release))
+    changed = changes.changed_file(project, release) if found else ""
+    return ReleaseState(found and not changed, shared_directory.store_id(), changed)
 
 
 def see(project: str, release: str, digest: str) -> Seen:
@@ -51,15 +53,15 @@ def see(project: str, release: str, digest: str) -> Seen:
 
 def lacks(project: str, release: str, manifest: Dict[str, List[Any]]) -> MissingFiles:
     """Start or resume a release from what this host has already."""
-    final, folder = paths.release(project, release), paths.incoming(project, release)
-    if os.path.isdir(final):  # another push was faster
+    folder = paths.incoming(project, release)
+    if changes.is_whole(project, release):  # another push was faster
         return ALREADY_PRESENT
     base = _newest_release(project, data_set_name(release))
     try:
         started = StagedRelease(folder, manifest)
         started.prepare(base, paths.manifest(project, os.path.basename(base or "")))
     except OSError:
-        if not os.path.isdir(final):
+        if not changes.is_whole(project, release):
             raise
         return ALREADY_PRESENT
     staged[project, release] = started
@@ -82,16 +84,27 @@ def take(project: str, release: str, size: int) -> FilesReceived:
 def complete(project: str, release: str, files: Files) -> FilesReceived:
     """Write the files, and publish the release if it is complete."""
     _write(project, release, files)
-    final = paths.release(project, release)
     try:
-        wrong = staged[project, release].finish(final, paths.manifest(project, release))
+        wrong = _publish(project, release)
     except OSError:
-        if not os.path.isdir(final):
+        if not changes.is_whole(project, release):
             raise
-    if os.path.isdir(final):  # from this push, or from another of the same release
+    if changes.is_whole(project, release):  # from this push, or from another of the same release
         abandon(project, release)
         return FilesReceived([])
     return FilesReceived(wrong[:MAX_WRONG])
+
+
+def _publish(project: str, release: str) -> List[str]:
+    """Show the release if it is complete, or repair the one that was changed. Return the paths that
+    are missing or wrong."""
+    received, final = staged[project, release], paths.release(project, release)
+    wrong = received.finish()
+    if not wrong and os.path.isdir(final):
+        changes.repair(project, release, received.folder, received.manifest)
+    elif not wrong:
+        received.publish(final, paths.manifest(project, release))
+    return wrong
 
 
 def abandon(project: str, release: str) -> Done:
@@ -131,7 +144,7 @@ def _write(project: str, release: str, files: Files) -> None:
         for index, content in files:
             staged[project, release].write(index, content)
     except OSError:
-        if not os.path.isdir(paths.release(project, release)):
+        if not changes.is_whole(project, release):
             raise
 
 

@@ -1,21 +1,18 @@
 """A release that is not complete yet: filled from an older release and from what is sent.
 
-A manifest names a file's content by its sha256, or by `<size>.<mtime in ns>`. Files that have not
-changed are hard links to those of a complete release.
+Files that have not changed are hard links to those of a complete release. manifest.py says what
+a manifest is.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import stat
 from contextlib import suppress
 from typing import Any, Dict, Iterator, List, Optional, Set
 
-from ...shared import filesystem, records
-
-Manifest = Dict[str, List[Any]]
+from ...shared import records
+from .manifest import Manifest, fingerprint, matches, mtime_ns, write
 
 
 class BaseRelease:
@@ -55,28 +52,12 @@ class BaseRelease:
         return verified
 
 
-def fingerprint(path: str) -> List[int]:
-    """Return what changes if a file's content changes: size, mtime in ns and inode."""
-    info = os.lstat(path)
-    return [info.st_size, info.st_mtime_ns, info.st_ino]
-
-
-def mtime_ns(content: str) -> Optional[int]:
-    """Return the mtime in the name of a content; None if the content is named by its hash."""
-    mtime = content.partition(".")[2]
-    return int(mtime) if mtime else None
-
-
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:  # an interrupted push left something else
         os.remove(target)
         os.link(source, target, follow_symlinks=False)
-
-
-# The resolutions, in ns, with which file systems store times.
-TIME_RESOLUTIONS = (1, 100, 10**3, 10**6, 10**9)
 
 
 class StagedRelease:
@@ -89,7 +70,7 @@ class StagedRelease:
 
     def __init__(self, folder: str, manifest: Manifest) -> None:
         self.folder = folder
-        self._manifest = manifest
+        self.manifest = manifest
         self._paths = list(manifest)
         self._complete: Set[str] = set()
         self._folders: Set[str] = set()
@@ -106,9 +87,9 @@ class StagedRelease:
         make_writable(self.folder)  # a push may have ended between `_make_read_only` and the rename
         is_resumed = bool(os.listdir(self.folder))
         base_release = BaseRelease(base, base_manifest)
-        for path, entry in self._manifest.items():
+        for path, entry in self.manifest.items():
             if (
-                (is_resumed and self._matches(path, entry))
+                (is_resumed and matches(self.folder, path, entry))
                 or (entry[0] == "link" and self._make_symlink(path, entry[1]))
                 or self._link_from(base_release, path, entry)
             ):
@@ -124,41 +105,36 @@ class StagedRelease:
         The file appears complete, because another push of the same release may look for it.
         """
         path = self._paths[index]
-        target, entry = self._make_parent(path), self._manifest[path]
+        target, entry = self._make_parent(path), self.manifest[path]
         if _write_file(self._fresh, blocks, entry) == entry[1]:
             os.replace(self._fresh, target)
             self._complete.add(path)
         else:
             os.remove(self._fresh)
 
-    def finish(self, final: str, manifest_file: str) -> List[str]:
-        """Make the release read-only and rename it to `final`, if it is complete.
-
-        Return the paths that are missing or wrong.
-        """
-        unchecked = (item for item in self._manifest.items() if item[0] not in self._complete)
-        wrong = [path for path, entry in unchecked if not self._matches(path, entry)]
+    def finish(self) -> List[str]:
+        """Make the release read-only, if it is complete. Return the paths that are missing or
+        wrong."""
+        unchecked = (item for item in self.manifest.items() if item[0] not in self._complete)
+        wrong = [path for path, entry in unchecked if not matches(self.folder, path, entry)]
         if not wrong:
             found: Set[str] = set()
             self._make_read_only("", found)
-            wrong = list(self._manifest.keys() - found)  # removed by another process meanwhile
-        if not wrong:
-            self._write_manifest(manifest_file)
-            os.rename(self.folder, final)
+            wrong = list(self.manifest.keys() - found)  # removed by another process meanwhile
         return sorted(wrong)
 
-    def _write_manifest(self, manifest_file: str) -> None:
-        """Write what the next release may link, with fingerprints that show later changes."""
+    def publish(self, final: str, manifest_file: str) -> None:
+        """Rename the folder to `final`. Its manifest says what the next release may link, with
+        fingerprints that show later changes."""
         entries = {
             path: [
                 *entry,
                 *(self._linked.get(path) or fingerprint(os.path.join(self.folder, path))),
             ]
-            for path, entry in self._manifest.items()
+            for path, entry in self.manifest.items()
         }
-        os.makedirs(os.path.dirname(manifest_file), exist_ok=True)
-        # json.dump takes five times as long as json.dumps.
-        filesystem.replace_file(manifest_file, json.dumps(entries).encode())
+        write(manifest_file, entries)
+        os.rename(self.folder, final)
 
     def _make_parent(self, path: str) -> str:
         """Return the whole path, after its folder was made a real folder and not a link."""
@@ -193,19 +169,6 @@ class StagedRelease:
         os.symlink(target, link)
         return True
 
-    def _matches(self, path: str, entry: List[Any]) -> bool:
-        full = os.path.join(self.folder, path)
-        real = os.path.join(os.path.realpath(self.folder), path)
-        if os.path.realpath(os.path.dirname(full)) != os.path.dirname(real):
-            return False  # one of its folders is a link
-        try:
-            info = os.lstat(full)
-            if entry[0] == "link":
-                return stat.S_ISLNK(info.st_mode) and os.readlink(full) == entry[1]
-            return stat.S_ISREG(info.st_mode) and _has_content(full, info, entry[1])
-        except OSError:
-            return False
-
     def _make_read_only(self, above: str, found: Set[str]) -> bool:
         """Make everything below the folder `above` read-only, so that no run can change what
         another one trains with.
@@ -220,11 +183,11 @@ class StagedRelease:
             path = above + entry.name
             if entry.is_dir(follow_symlinks=False):
                 is_needed = self._make_read_only(path + "/", found) or is_needed
-            elif path in self._manifest:
+            elif path in self.manifest:
                 is_needed = True
                 found.add(path)
-                if path not in self._linked and self._manifest[path][0] == "file":
-                    os.chmod(entry.path, _mode(self._manifest[path]))
+                if path not in self._linked and self.manifest[path][0] == "file":
+                    os.chmod(entry.path, _mode(self.manifest[path]))
             else:
                 os.remove(entry.path)
         if is_needed:
@@ -266,14 +229,6 @@ def _write_file(path: str, blocks: Iterator[bytes], entry: List[Any]) -> str:
         return digest.hexdigest()
     os.utime(path, ns=(mtime, mtime))
     return "{}.{}".format(size, mtime)
-
-
-def _has_content(path: str, info: os.stat_result, content: str) -> bool:
-    mtime = mtime_ns(content)
-    if mtime is None:
-        return filesystem.sha256(path) == content
-    stored = [mtime - mtime % resolution for resolution in TIME_RESOLUTIONS]
-    return str(info.st_size) == content.partition(".")[0] and info.st_mtime_ns in stored
 
 
 def _unused_name(name: str, manifest: Manifest) -> str:

@@ -16,7 +16,9 @@ from ...shared.protocol.runs import Kept, Removed
 from .. import paths
 from ..environments import marker
 from ..machine import lock
+from ..outputs.saves import NOISE
 from ..refusal import Refusal
+from ..releases import changes
 from ..releases.staging import make_writable
 from . import disk, run_record
 
@@ -90,8 +92,22 @@ def _why_run_is_needed(project: str, run: str) -> str:
 
 
 def _why_release_is_needed(project: str, release: str) -> str:
-    """Return which run uses a release; "" if none does."""
-    return _user(project, lambda task_dir: release in disk.releases_of(task_dir))
+    """Return which run uses a release, or which file was written into it; "" if it can be
+    removed."""
+    user = _user(project, lambda task_dir: release in disk.releases_of(task_dir))
+    return user or _written_into(project, release)
+
+
+def _written_into(project: str, release: str) -> str:
+    """Return that a program has written a file into a release, and so a task's result may be lost
+    with it; "" if there is none but by-products."""
+    added = changes.added_files(project, release)
+    kept = [name for name in added if not any(map(NOISE.fullmatch, name.split("/")))]
+    if not kept:
+        return ""
+    others = " and {} other files".format(len(kept) - 1) if len(kept) > 1 else ""
+    path = os.path.join(paths.release(project, release), kept[0])
+    return "{}{} was written into it: move or delete it there".format(path, others)
 
 
 def _why_environment_is_needed(project: str, environment: str) -> str:

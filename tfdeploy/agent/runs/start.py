@@ -35,6 +35,7 @@ def start_tasks(launches: List[Launch], record: Optional[RunRecord] = None) -> L
     _require_lasting_session()
     launches = [_in_environment(_on_this_host(launch)) for launch in launches]
     found = vendors.resources() if any(launch.gpus for launch in launches) else {}
+    start_checks.check_releases(launches)
     for launch in launches:
         start_checks.check(launch)
     start_checks.check_gpus(launches, found)

@@ -11,15 +11,24 @@ from .. import paths
 from ..environments import marker
 from ..machine import guard, lock
 from ..refusal import Refusal
+from ..releases import changes
+
+
+def check_releases(launches: List[Launch]) -> None:
+    """Raise Refusal if a release or a data set of these tasks is not on this host as it was
+    received."""
+    names = {(each.project, each.release): "release {}".format(each.release) for each in launches}
+    for launch in launches:
+        for place, data_set in launch.data.items():
+            what = "data set {} ({})".format(place, data_set)
+            names[launch.project, data_set] = what
+    for (project, release), what in names.items():
+        _check_release(project, release, what)
 
 
 def check(launch: Launch) -> None:
     """Check one task. Raises Refusal."""
     release = paths.release(launch.project, launch.release)
-    _check_release(release, "release {}".format(launch.release))
-    for place, data_set in launch.data.items():
-        what = "data set {} ({})".format(place, data_set)
-        _check_release(paths.release(launch.project, data_set), what)
     if launch.environment and not marker.is_complete(launch.project, launch.environment):
         raise Refusal(
             "environment {} is not on this host".format(launch.environment),
@@ -96,9 +105,15 @@ def expand_home(word: str) -> str:
     return os.path.expanduser(word) if word.startswith("~/") else word
 
 
-def _check_release(folder: str, what: str) -> None:
-    if not os.path.isdir(folder):
+def _check_release(project: str, release: str, what: str) -> None:
+    if not os.path.isdir(paths.release(project, release)):
         raise Refusal("{} is not on this host".format(what), "send it with tfdeploy push")
+    changed = changes.changed_file(project, release)
+    if changed:
+        raise Refusal(
+            "{} was changed on this host: {}".format(what, changed),
+            "tfdeploy push sends it again",
+        )
 
 
 def check_gpus(launches: List[Launch], gpus: Dict[int, str]) -> None:

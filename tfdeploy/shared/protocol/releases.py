@@ -15,10 +15,12 @@ class ReleaseRequest(Request[A]):
 
 
 class ReleaseState(Message):
-    """Whether the release is `present`; `here` is the id of the agent's directory."""
+    """Whether the release is `present` as it was received; `here` is the id of the agent's
+    directory, `changed` a path of the release that was changed on the host."""
 
     present: bool
     here: str
+    changed: str = ""
 
 
 class FindRelease(ReleaseRequest[ReleaseState]):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.builders import eventually, make_heartbeat_settings, make_inventory, make_launch
 from support.ports import free_port
+from support.releases import write_manifest
 
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
@@ -41,7 +42,10 @@ class Here:
         self.starts = home / "starts"
         self.starts.touch()
         self.folder = home / ".tfdeploy" / self.project
-        (self.folder / "releases" / "f00d").mkdir(parents=True)
+        release = self.folder / "releases" / "f00d"
+        release.mkdir(parents=True)
+        (release / "train.py").touch()
+        write_manifest(release)
         with closing(self.agent()) as agent:
             agent.ask(Ports(1))  # sends the agent
 

@@ -44,6 +44,20 @@ def write(tmp_path, *names, text="x"):
         (tmp_path / name).write_text(text)
 
 
+def test_what_was_written_into_a_data_set_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", os.fspath(tmp_path))
+    monkeypatch.setattr("sys.argv", [os.fspath(tmp_path / ".tfdeploy/agent/abc.pyz")])
+    start_task(tmp_path / ".tfdeploy", "checkpoints")
+    data_set = tmp_path / ".tfdeploy/p/releases/data-a-1"
+    names = ["cache.npy", "__pycache__/a.pyc"]
+    write(data_set, *names)
+    recorded = b"".join(os.fsencode(data_set / name) + b"\0" for name in names)
+    with open(paths.saves(paths.task(*TASK)), "wb") as record:
+        record.write(recorded)
+    found = [saved.path for saved in listing.outputs(*TASK).elsewhere]
+    assert found == [os.fspath(data_set / "cache.npy")]
+
+
 def test_the_newest_file_is_first(elsewhere, tmp_path):
     write(tmp_path, "a/one.npz", "b/two.pkl", "three")
     found = elsewhere("b/two.pkl", "three", "a/one.npz", older=["a/one.npz"])

@@ -52,6 +52,17 @@ def test_a_run_is_removed_and_the_freed_bytes_are_reported(root):
     assert remaining() == []
 
 
+def test_a_release_into_which_a_program_wrote_stays(release):
+    for name in ("lib/out/model.pt", "lib/__pycache__/a.pyc"):
+        (release / name).parent.mkdir(parents=True, exist_ok=True)
+        (release / name).write_text("x")
+    why = f"{release}/lib/out/model.pt was written into it: move or delete it there"
+    assert reasons(remove("p", [], ["f00d"], [])) == {"f00d": why}
+    (release / "lib/out/model.pt").unlink()
+    assert reasons(remove("p", [], ["f00d"], [])) == {}
+    assert remaining() == []
+
+
 def test_a_read_only_release_is_removed(open_root):
     folder = create_release("f00d")
     (folder.parent / "f00d").chmod(0o755)

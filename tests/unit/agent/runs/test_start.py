@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from pathlib import Path
 
 import pytest
 from support.builders import make_heartbeat_settings, make_launch
 from support.refusals import start_refusal
+from support.releases import write_manifest
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import guard, leases, lock
@@ -23,10 +25,19 @@ def test_a_missing_release_is_refused(release):
 
 
 def test_a_missing_data_set_is_refused(release):
-    (release.parent / "b-1").mkdir()
+    shutil.copytree(release, release.parent / "b-1")
+    write_manifest(release.parent / "b-1")
     assert start_refusal(data={"b": "b-1", "data/a": "data-a-1"}) == (
         "data set data/a (data-a-1) is not on this host",
         "send it with tfdeploy push",
+    )
+
+
+def test_a_release_that_was_changed_on_the_host_is_refused(release):
+    (release / "run").write_text("#!/bin/sh\nrm -rf ~\n")
+    assert start_refusal() == (
+        "release f00d was changed on this host: run",
+        "tfdeploy push sends it again",
     )
 
 
