@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,12 +72,10 @@ def plan(hosts: Path, words: tuple[str, ...]) -> tuple[Path, tuple[Launch, ...]]
 
 
 def start(task: Launch, source: Path, folder: Path) -> Script:
-    """Start a task in a directory of its own, which has the source as links."""
+    """Start a task in a directory of its own, which has a copy of the source."""
     task_dir = folder / task.task.replace(":", "-")
     work = task_dir / "work"
-    work.mkdir(parents=True)
-    for entry in source.iterdir():
-        (work / entry.name).symlink_to(entry)
+    shutil.copytree(source, work)
     work_directory.write_files(task, str(work))
     work_directory.make_links(task, str(work))
     task = task.in_directory(str(work))

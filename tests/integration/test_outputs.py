@@ -566,12 +566,13 @@ def test_fetch_refuses_a_missing_file_and_lists_existing_ones(world):
     ) in done.stderr
     assert not (project.run_folder / "fetched").exists()
     assert "there is no task worker:7" in project.tf("fetch", "worker:7", "x").stderr
-    release = project.tf("fetch", "worker:0", "train.py").stderr
-    assert "worker:0 on here: train.py is a link, which fetch does not follow, to /" in release
+    (project.work("worker:0") / "away").symlink_to(project.folder / "train.py")
+    link = project.tf("fetch", "worker:0", "away").stderr
+    assert "worker:0 on here: away is a link, which fetch does not follow, to /" in link
     os.mkfifo(project.work("worker:0") / "pipe")
     special = project.tf("fetch", "worker:0", "pipe").stderr
     assert "worker:0 on here: pipe is a FIFO, which fetch cannot fetch" in special
     skipped = next(line for line in project.ok("collect").splitlines() if " pipe of " in line)
     assert skipped.endswith("it is a FIFO")
-    command = release.rpartition("to fetch it: tfdeploy ")[2]
+    command = link.rpartition("to fetch it: tfdeploy ")[2]
     assert "fetched 1 file" in project.ok(*shlex.split(command))

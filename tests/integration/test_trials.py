@@ -35,6 +35,7 @@ with open("log.csv", "a") as file:
         while flags.gate and not os.path.exists(flags.gate):
             time.sleep(0.01)
 pathlib.Path("model.bin").write_text("the model of {}".format(flags.lr))
+pathlib.Path(__file__).resolve().with_name("beside.bin").write_text(str(flags.lr))
 print("trained with", flags.lr)
 """
 OBJECTIVE = ("--objective", "val_accuracy:max")
@@ -47,6 +48,7 @@ def project(by_ssh):
                                  for name, host in list(by_ssh.hosts().items())[:2]},
                           top={"trials": {"slots_per_host": 2, "lost_after_s": 20}})  # fmt: skip
     (made.folder / "train.py").write_text(SCRIPT)
+    (made.folder / "old.csv").write_text("epoch,val_accuracy\n0,99\n")  # of the source: no result
     return made
 
 
@@ -78,10 +80,13 @@ def test_each_trial_runs_once_and_the_best_one_comes_home(project):
     for number in range(6):
         (folder,) = trial_folders(project, number)
         assert (folder / "attempts").read_text() == "x"
+        written = {"attempts", "beside.bin", "env.json", "log.csv", "model.bin"}
+        assert {*os.listdir(folder)} == written
         env = json.loads((folder / "env.json").read_text())
         assert (env["TFDEPLOY_TRIAL"], "TF_CONFIG" in env) == (str(number), False)
     outputs = project.run_folder / "outputs" / "trials"
     assert (outputs / "5" / "model.bin").read_text() == "the model of 0.06"
+    assert (outputs / "5" / "beside.bin").read_text() == "0.06"
     assert [file.parent.name for file in outputs.glob("*/model.bin")] == ["5"]
     assert len([*outputs.glob("*/log.csv")]) == 6
     assert (outputs / "0.log").read_text() == "trained with 0.01\n"

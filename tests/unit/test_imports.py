@@ -115,7 +115,7 @@ AGENT_MAY_IMPORT = {
     "machine": (),
     "queue": ("machine",),
     "environments": ("machine",),
-    "outputs": ("machine",),
+    "outputs": ("machine", "releases"),
     "reports": ("machine", "outputs", "queue"),
     "releases": ("machine",),
     "supervision": ("machine", "outputs", "queue", "releases", "reports"),

@@ -112,6 +112,12 @@ MEANINGS = (
         "the host's disk is full; tfdeploy prune deletes old runs",
     ),
     (
+        # A path in the task's directory: relative, or below runs/.
+        r"Permission denied: '(?:[^/']|/[^']*/runs/[^']*/work/)",
+        "data sets are read-only on the hosts, and so is what does not fit into a task's copy of "
+        "the source; write into another folder of the task's directory",
+    ),
+    (
         r"Key \S+ not found in checkpoint|Assign requires shapes of both tensors to match",
         "the checkpoint was saved by another model: use a new checkpoint directory for this one",
     ),

@@ -198,6 +198,12 @@ def remove_folder(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def remove_empty_folder(folder: str) -> None:
+    """Remove a folder if it is empty; ignore errors."""
+    with suppress(OSError):
+        os.rmdir(folder)
+
+
 def remove_file(path: str) -> None:
     """Remove a file; ignore errors."""
     with suppress(OSError):

@@ -36,12 +36,16 @@ csv.field_size_limit(MAX_FILE_BYTES)  # a row may have a whole array
 class Objective:
     """The values of a scalar that a trial has written so far, by step.
 
-    `folder` is the trial's directory, `log` the file of what it prints. `names` are the scalars
-    that were found, at most MAX_NAMES.
+    `folder` is the trial's directory, `log` the file of what it prints; a file of which `is_input`
+    says so was there before the trial. `names` are the scalars that were found, at most MAX_NAMES.
     """
 
-    def __init__(self, name: str, mode: str, folder: str, log: str) -> None:
+    def __init__(
+        self, name: str, mode: str, folder: str, log: str,
+        is_input: Callable[[os.DirEntry[str]], bool] = lambda entry: False,
+    ) -> None:  # fmt: skip
         self.name, self._folder, self._log = name, folder, log
+        self._is_input = is_input
         self._better: Callable[..., float] = max if mode == "max" else min
         self._sources: List[Points] = [{}, {}, {}, {}]
         self._offsets: Dict[str, int] = {}
@@ -53,7 +57,7 @@ class Objective:
         """Read what was written since the last call. Never raises OSError."""
         for entry in islice(walk(self._folder), MAX_ENTRIES):
             try:
-                if entry.is_file(follow_symlinks=False):
+                if entry.is_file(follow_symlinks=False) and self._may_have_values(entry):
                     self._read_file(entry)
             except OSError:  # it was deleted
                 continue
@@ -82,6 +86,10 @@ class Objective:
             rungs.append(self._better(numbers) if numbers else None)
             count *= 3
         return rungs
+
+    def _may_have_values(self, entry: os.DirEntry[str]) -> bool:
+        is_known = EVENTS in entry.name or entry.name.endswith((".csv", ".jsonl"))
+        return is_known and not self._is_input(entry)
 
     def _read_file(self, entry: os.DirEntry[str]) -> None:
         if EVENTS in entry.name:

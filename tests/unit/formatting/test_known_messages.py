@@ -47,6 +47,9 @@ MEANT = [
     ("Could not find cuda drivers on your machine, GPU will not be used.", "uses no GPU"),
     ("OSError: [Errno 28] No space left on device", "tfdeploy prune"),
     ("MemoryError", "host's memory"),
+    ("PermissionError: [Errno 13] Permission denied: 'data/mnist/cache.npy'", "read-only"),
+    ("PermissionError: [Errno 13] Permission denied: "
+     "'/home/ann/.tfdeploy/p/runs/1/worker-0/work/data/mnist/cache.npy'", "read-only"),
 ]  # fmt: skip
 
 

@@ -37,6 +37,17 @@ def test_a_csv_of_keras_gives_a_value_for_each_epoch(trial):
     assert objective(trial, "loss", "min").best() == (0.8, 2)
 
 
+def test_a_file_that_was_there_before_the_trial_gives_no_value(trial):
+    for name in ("old.csv", "new.csv"):
+        (trial / name).write_text(
+            "epoch,loss\n0,1.5\n" if name == "old.csv" else "epoch,loss\n0,7.5\n"
+        )
+    log = f"{trial}.log"
+    found = Objective("loss", "min", str(trial), log, lambda entry: entry.name == "old.csv")
+    found.read()
+    assert found.best() == (7.5, 0)
+
+
 def test_lines_of_json_in_a_file_or_in_the_log_give_values(trial):
     lines = [json.dumps({"step": step, "val_accuracy": step / 10}) for step in (1, 2)]
     (trial / "metrics.jsonl").write_text("\n".join(lines) + "\n")

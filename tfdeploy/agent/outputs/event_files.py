@@ -12,6 +12,7 @@ from ...shared.filesystem import walk
 from ...shared.protocol.outputs import EventFiles
 from ...shared.units import MAX_ENTRIES
 from .. import paths
+from ..releases import copies
 
 
 class EventFile:
@@ -44,9 +45,17 @@ def of_task(task_dir: str, checkpoint_dir: str) -> List[EventFile]:
     """Return all event files of a task. Never raises."""
     work, saves = paths.work(task_dir), paths.checkpoints(task_dir, checkpoint_dir)
     if os.path.normpath(saves) == os.path.normpath(work):
-        return in_folder(work)
+        return _without_copies(task_dir, in_folder(work))
     own = [] if _belongs_to_another_task(task_dir, saves) else in_folder(saves)
-    return [*own, *in_folder(work, excluded=saves)]
+    return [*own, *_without_copies(task_dir, in_folder(work, excluded=saves))]
+
+
+def _without_copies(task_dir: str, files: List[EventFile]) -> List[EventFile]:
+    """Return the files that are not as in the release."""
+    of_release = copies.of_task(task_dir) if files else None
+    return [file for file in files if not (of_release and of_release.has(
+        file.folder, file.path, (file.size, file.mtime_ns)
+    ))]  # fmt: skip
 
 
 def in_folder(folder: str, excluded: str = "") -> List[EventFile]:

@@ -1,7 +1,7 @@
 """The verbs `outputs` and `find`: list what a task wrote, except its log and checkpoints.
 
 Copies of the chief's checkpoints in a worker's directory (replication/backups.py) are no outputs of
-the worker: the chief's host has them.
+the worker: the chief's host has them. Nor are the copies of the release that no task has changed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ...shared.records import ENDED, Launch, TaskState
 from ...shared.units import ANY, SET, Unit, Walk
 from .. import paths
 from ..machine import lock
+from ..releases import copies
 from .saves import CHECKPOINT, Saves
 
 Files = Dict[str, Tuple[int, int]]  # the size and the mtime in ns of each path
@@ -92,11 +93,14 @@ class OutputWatch:
 
 
 def find(project: str, run: str, task: str, names: List[str]) -> FoundFiles:
-    """Find files and folders; `names` are absolute paths, or relative to the task's directory."""
-    work = paths.work(paths.task(project, run, task))
-    found, missing = [], []
+    """Find files and folders; `names` are absolute paths, or relative to the task's directory. Of
+    a folder, what is as in the release is not found."""
+    task_dir = paths.task(project, run, task)
+    work, found, missing = paths.work(task_dir), [], []
     for name in names:
         units = units_at(os.path.join(work, name), _unit_path(work, name))
+        if os.path.isdir(os.path.join(work, name)):
+            units = _without_copies(task_dir, units)
         found += units
         if not units:
             missing.append(_missing(name, os.path.join(work, name)))
@@ -107,6 +111,11 @@ def units_at(path: str, name: str) -> List[Unit]:
     """Return the files at a path, each as a unit of its own; `name` is its path in units."""
     files = dict(_files(path, name))
     return [Unit(file, ANY, {file: stamp}) for file, stamp in sorted(files.items())]
+
+
+def _without_copies(task_dir: str, units: List[Unit]) -> List[Unit]:
+    of_release, work = copies.of_task(task_dir), paths.work(task_dir)
+    return [unit for unit in units if not of_release.have_all(work, unit.files)]
 
 
 def _unit_path(work: str, name: str) -> str:
@@ -149,15 +158,18 @@ def _is_included(launch: Launch, path: str) -> bool:
 
 
 def special_files(walk: Walk, task_dir: str, launch: Launch) -> List[SpecialFile]:
-    """Return what the walk found and can't be fetched, except links to what is listed or stays: the
-    task's own files, its release and its data sets."""
+    """Return what the walk found and can't be fetched, except links of the release, and links to
+    what is listed or stays: the task's own files, its release and its data sets."""
     kept = [paths.work(task_dir), paths.release(launch.project, launch.release)]
     kept += [paths.release(launch.project, release) for release in launch.data.values()]
     roots = tuple(os.path.join(os.path.realpath(folder), "") for folder in kept)
+    of_release = copies.of_launch(launch)
     return [
         SpecialFile(path, _kind_of_special(full_path), os.path.islink(full_path))
         for full_path, path in walk.special
-        if path not in launch.links and not _is_link_into(roots, full_path)
+        if path not in launch.links
+        and not _is_link_into(roots, full_path)
+        and not of_release.has_link(kept[0], path)
     ]
 
 
@@ -180,14 +192,15 @@ def _kind_of_special(path: str) -> str:
 def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> Iterator[Unit]:
     """Yield what the task wrote in its directory and in these absolute `folders`, except what is
     collected in another way (the chief's checkpoints and event files), the files that tfdeploy
-    wrote, copies of the chief's checkpoints, and what was in those folders before the run."""
+    wrote, copies of the chief's checkpoints and of the release that are as they were, and what was
+    in those folders before the run."""
     has_events = has_collected_events(launch)
     saves = os.path.normpath(launch.checkpoint_dir)
     # Before the names: what is saved meanwhile is newer.
     named_ns = _named_ns(task_dir, saves) if launch.is_chief else None
     sets = state_file.read(paths.checkpoints(task_dir, saves)) if launch.is_chief else []
     saved = Saves(task_dir, launch) if folders else None
-    copies = load_given(task_dir)
+    given, of_release, work = load_given(task_dir), copies.of_launch(launch), paths.work(task_dir)
     for unit in all_units(walk, task_dir, folders):
         folder, name = os.path.split(unit.path)
         is_set = os.path.normpath(folder) == saves and (
@@ -196,7 +209,9 @@ def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> 
         )
         is_event = has_events and EVENTS in name
         is_older = saved and os.path.isabs(unit.path) and not saved.is_of_run(unit.files)
-        is_copy = copies and all(is_given(task_dir, copies, *f) for f in unit.files.items())
+        is_copy = of_release.have_all(work, unit.files) or (
+            given and all(is_given(task_dir, given, *file) for file in unit.files.items())
+        )
         if not (is_set or is_event or is_older or is_copy or unit.path in launch.files):
             yield unit
 

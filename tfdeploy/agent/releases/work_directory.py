@@ -1,27 +1,24 @@
-"""Fill a task's directory: links to its release and data sets, its cluster file, other links."""
+"""Fill a task's directory: a copy of its release, links to data sets, its cluster file, links."""
 
 from __future__ import annotations
 
 import os
-from typing import List
 
 from ...shared.records import Launch
 from .. import paths
+from .copy_release import copy_release
 
 
 def fill(launch: Launch, work: str) -> None:
     """Fill the directory `work`. Files that the task wrote before stay. Raises OSError."""
-    link_releases(launch, work)
+    copy_release(launch, work)
+    link_data_sets(launch, work)
     write_files(launch, work)
     make_links(launch, work)
 
 
-def link_releases(launch: Launch, work: str) -> None:
-    """Link the release and the data sets, so that `work` stores only what the task writes."""
-    own = [paths.TRIALS] if launch.trials.points else []
-    excluded = (launch.checkpoint_dir, *launch.data, *launch.files, *own)
-    parts = [os.path.normpath(path).split(os.sep) for path in excluded]
-    _link_tree(paths.release(launch.project, launch.release), work, parts)
+def link_data_sets(launch: Launch, work: str) -> None:
+    """Link the data sets: they may be large, and are read-only."""
     for place, release in launch.data.items():
         link = os.path.join(work, place)
         os.makedirs(os.path.dirname(link), exist_ok=True)
@@ -49,20 +46,3 @@ def make_links(launch: Launch, work: str) -> None:
             os.remove(link)
         if not os.path.lexists(link):
             os.symlink(target, link)
-
-
-def _link_tree(source: str, target: str, excluded: List[List[str]]) -> None:
-    """Link what the folder `source` contains into `target`, except the paths `excluded`.
-
-    Checkpoints must not be written into a release, and data sets are linked from other releases.
-    The folders above an excluded path become real folders. Whatever exists in `target` stays.
-    """
-    for name in os.listdir(source):
-        link, original = os.path.join(target, name), os.path.join(source, name)
-        below = [path[1:] for path in excluded if path[0] == name]
-        if not below:
-            if not os.path.lexists(link):
-                os.symlink(original, link)
-        elif all(below) and os.path.isdir(original) and not os.path.islink(original):
-            os.makedirs(link, exist_ok=True)
-            _link_tree(original, link, below)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from support.builders import make_launch
+from support.releases import write_manifest
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import event_files
+from tfdeploy.agent.releases import work_directory
 from tfdeploy.shared import records
 
 NAME = "events.out.tfevents.1.host"
@@ -32,6 +34,16 @@ def write(*files):
 
 def event_folders(task="worker:0"):
     return event_files.events("p", "r", task).folders
+
+
+def test_event_files_of_the_release_are_not_the_tasks(root, release):
+    write(release / "logs" / NAME, release / "logs" / ("other" + NAME))
+    write_manifest(release)
+    work = start_task()
+    work_directory.fill(make_launch(checkpoint_dir="checkpoints"), os.fspath(work))
+    assert event_folders() == {}
+    (work / "logs" / NAME).write_text("more events")
+    assert event_folders() == {os.fspath(work): [f"logs/{NAME}"]}
 
 
 def test_event_files_are_listed_by_checkpoint_directory_and_work_directory(root):

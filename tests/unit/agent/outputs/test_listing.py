@@ -13,9 +13,12 @@ from types import SimpleNamespace
 import pytest
 from support.chief import TASK, save, seen_by_programs
 from support.host_outputs import ODD_NAMES, errors, hold_outputs, start_task
+from support.releases import write_manifest
 
+from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.outputs import hold, listing
+from tfdeploy.agent.releases import work_directory
 from tfdeploy.shared import records, units
 from tfdeploy.shared.protocol.outputs import MissingPath, UnitToHold
 from tfdeploy.shared.protocol.record import to_json
@@ -98,13 +101,73 @@ def _store_state(work, state):
     records.write(str(work.parent / "state.json"), records.to_json(TaskState(state, 0.0)))
 
 
-def test_files_of_the_release_and_cluster_files_are_not_listed(root, tmp_path):
+def test_links_into_the_release_and_cluster_files_are_not_listed(root, tmp_path):
     work = start_task(root, "*", files={"cluster.json": "{}"})
     write(work, "cluster.json", "own.txt")
     write(tmp_path, "release/train.py")
     (work / "train.py").symlink_to(tmp_path / "release/train.py")
     (work / "package").symlink_to(tmp_path / "release")
     assert [*list_outputs()] == ["own.txt"]
+
+
+@pytest.fixture
+def copied(root, release):
+    """The directory of a chief, with the copy of a release."""
+    names = ["src/train.py", "src/results.csv", "base/saved_model.pb", "base/variables/v", "out/a"]
+    write(release, *names)
+    (release / "gone").symlink_to("nothing")
+    write_manifest(release)
+    work = start_task(root, "*", checkpoint_dir="out")
+    launch = records.load(records.Launch, paths.launch(os.fspath(work.parent)))
+    work_directory.fill(launch, os.fspath(work))
+    return work
+
+
+def test_unchanged_copies_of_the_release_are_no_outputs(copied):
+    assert list_outputs() == {}
+    os.utime(copied / "src/train.py", ns=(1, 1))
+    (copied / "src/results.csv").unlink()
+    write(copied, "src/results.csv")
+    assert list_outputs() == {}
+    assert listing.outputs(*TASK).special == []
+
+
+def test_what_was_written_beside_copies_or_into_them_is_an_output(copied):
+    write(copied, "src/out/model.pt", "src/results.csv", "base/variables/v", "out/a", text="own")
+    write(copied, "src/__pycache__/train.pyc")
+    (copied / "gone").unlink()
+    (copied / "gone").symlink_to("elsewhere")
+    assert {path: len(unit.files) for path, unit in list_outputs().items()} == {
+        "src/out/model.pt": 1, "src/results.csv": 1, "base": 2, "out/a": 1,
+    }  # fmt: skip
+    assert [each.path for each in listing.outputs(*TASK).special] == ["gone"]
+
+
+def test_what_a_task_wrote_in_the_place_of_checkpoints_is_an_output_whatever_it_is(copied):
+    write(copied, "out/a")
+    assert [*list_outputs()] == ["out/a"]
+
+
+def test_unchanged_copies_of_a_trial_are_no_outputs(root, release):
+    write(release, "src/train.py", "trials/of-the-source")
+    write_manifest(release)
+    settings = records.TrialSettings(points=[{"lr": "1"}])
+    work = start_task(root, "*", trials=settings)
+    slot = records.load(records.Launch, paths.launch(os.fspath(work.parent)))
+    for launch, folder in ((slot, work), (slot.of_trial(0), work / "trials/0")):
+        folder.mkdir(parents=True, exist_ok=True)
+        work_directory.fill(launch, os.fspath(folder))
+    assert (work / "trials/0/trials/of-the-source").exists()
+    assert list_outputs() == {}
+    write(work / "trials/0/src", "train.py", "model.pt", text="own")
+    assert {*list_outputs()} == {"trials/0/src/train.py", "trials/0/src/model.pt"}
+
+
+def test_a_folder_is_found_without_unchanged_copies_and_a_copy_by_its_name(copied):
+    write(copied, "src/out/model.pt")
+    for name, expected in {"src": ["src/out/model.pt"], "src/train.py": ["src/train.py"]}.items():
+        assert [unit.path for unit in listing.find(*TASK, [name]).found] == expected
+    assert [each.folder for each in listing.find(*TASK, ["base"]).missing] == [True]
 
 
 def test_a_checkpoint_that_no_state_file_names_is_one_unit(work):

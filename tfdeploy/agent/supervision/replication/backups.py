@@ -20,6 +20,7 @@ from ....shared.records import Launch
 from ....shared.units import SET, Walk
 from ... import paths
 from ...outputs import listing
+from ...releases import copies
 from .. import heartbeat, signing
 from . import offered_files
 
@@ -34,8 +35,8 @@ RETRY_S = 1.0
 class BackupOffer:
     """The chief's side."""
 
-    def __init__(self, task_dir: str) -> None:
-        self._work = paths.work(task_dir)
+    def __init__(self, launch: Launch, task_dir: str) -> None:
+        self._work, self._copies = paths.work(task_dir), copies.of_launch(launch)
         self.files = offered_files.OfferedFiles(self._work)
 
     def update(self) -> Json:
@@ -44,7 +45,7 @@ class BackupOffer:
         for unit in Walk().units(self._work, ""):
             folder, name = os.path.split(unit.path)
             saved = state_file.read(os.path.join(self._work, folder)) if unit.kind == SET else []
-            if saved[:1] == [name]:
+            if saved[:1] == [name] and not self._copies.have_all(self._work, unit.files):
                 units.append(unit.to_message())
         return self.files.replace(units)
 

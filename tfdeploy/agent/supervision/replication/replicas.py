@@ -44,7 +44,7 @@ class CheckpointOffer:
         self._lock = threading.Lock()  # a descriptor that is closed may become another file's
         has_outputs = self._is_wanted and launch.outputs.copied_bytes
         self._outputs = offered_files.OutputsOffer(launch, task_dir) if has_outputs else None
-        self._task_dir = task_dir
+        self._launch, self._task_dir = launch, task_dir
         self._backup: Optional[backups.BackupOffer] = None
         self._backup_lock = threading.Lock()  # another one: the folder may be large
         self._read_at = -FETCH_GAP_S
@@ -68,7 +68,7 @@ class CheckpointOffer:
     def offer_backup(self) -> Json:
         """Offer what synchronous workers need before they start (backups.py)."""
         with self._backup_lock:
-            self._backup = self._backup or backups.BackupOffer(self._task_dir)
+            self._backup = self._backup or backups.BackupOffer(self._launch, self._task_dir)
             return self._backup.update()
 
     def close(self) -> None:

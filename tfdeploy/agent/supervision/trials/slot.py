@@ -17,7 +17,8 @@ from ....shared.records import FAILED, READY, SUCCEEDED, Launch
 from ....shared.trials import BAD, IDLE, INTERRUPTED, OVER, RUNNING, TrialOrder, TrialRecord
 from ... import paths
 from ...machine import process
-from ...releases import work_directory
+from ...releases import copies, work_directory
+from ...releases.copy_release import remove_copies
 from .. import restart
 from ..restart import Exit
 from ..spawn import spawn
@@ -86,6 +87,7 @@ class SlotSupervisor(Supervisor):
         outcome, cause = self._run_attempt()
         self._is_running = False
         self.log.flush()
+        remove_copies(self.launch.of_trial(order.trial), paths.trial(self.task_dir, order.trial))
         ending, self._order = self._order, None
         if ending is None or ending is self._end or ending.state in (records.BACKOFF, FAILED):
             self._record_end(outcome)
@@ -131,7 +133,13 @@ class SlotSupervisor(Supervisor):
         log, objective = folder + ".log", self.launch.trials.objective
         self.log.copy_to(log)
         if objective:
-            self._objective = Objective(objective, self.launch.trials.mode, folder, log)
+            self._objective = Objective(
+                objective,
+                self.launch.trials.mode,
+                folder,
+                log,
+                copies.of_launch(launch).is_one_in(folder),
+            )
         return launch, folder
 
     def _end_all(self, leader: int) -> List[int]:

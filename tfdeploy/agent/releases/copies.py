@@ -1,0 +1,95 @@
+"""The files of its release that a task's directory has, and which of them are as they were.
+
+A copy that the task has changed is one of its outputs. The others are not: the controller has the
+release.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from ...shared import filesystem, records
+from ...shared.records import Launch
+from .. import paths
+from . import manifest
+
+
+class Copies:
+    """The paths of a manifest that a task's directory has: all but `excluded` ones, and those below
+    or above these. A slot of trials has none in the place of its trials, and each trial has all."""
+
+    def __init__(self, entries: manifest.Manifest, excluded: Sequence[str], trials: bool) -> None:
+        self._manifest, self._has_trials = entries, trials
+        self._excluded = [os.path.join(os.path.normpath(path), "") for path in excluded]
+
+    def entries(self) -> manifest.Manifest:
+        """Return what the manifest says about each of these paths."""
+        return {path: e for path, e in self._manifest.items()
+                if not (self._is_excluded(path) or self._is_in_trials(path))}  # fmt: skip
+
+    def has(self, work: str, path: str, stamp: Sequence[int]) -> bool:
+        """Return whether a file of the task's directory `work`, which has this size and this mtime
+        in ns, is as in the release. It is read only if its time differs."""
+        kind, content, *_, size, mtime_ns, _inode = self._entry(path) or ("", "", 0, 0, 0)
+        if kind != "file" or stamp[0] != size:
+            return False
+        return stamp[1] == mtime_ns or _sha256(os.path.join(work, path)) == content
+
+    def have_all(self, work: str, files: Dict[str, Tuple[int, int]]) -> bool:
+        """Return whether all of these files, with their sizes and mtimes, are as in the release."""
+        return all(self.has(work, path, stamp) for path, stamp in files.items())
+
+    def is_one_in(self, work: str) -> Callable[[os.DirEntry[str]], bool]:
+        """Return a function that returns whether an entry of the directory `work`, or of a folder
+        in it, is as in the release."""
+
+        def is_one(entry: os.DirEntry[str]) -> bool:
+            info = entry.stat(follow_symlinks=False)
+            path = os.path.relpath(entry.path, work)
+            return self.has(work, path, (info.st_size, info.st_mtime_ns))
+
+        return is_one
+
+    def has_link(self, work: str, path: str) -> bool:
+        """Return whether a symbolic link of the task's directory is as in the release."""
+        kind, target, *_ = self._entry(path) or ("", "")
+        full = os.path.join(work, path)
+        return bool(kind == "link" and os.path.islink(full) and os.readlink(full) == target)
+
+    def _entry(self, path: str) -> Optional[List[Any]]:
+        """Return the manifest's entry for a path of the task's directory, or of a trial's in it."""
+        if self._is_in_trials(path):
+            path = "".join(path.split(os.sep, 2)[2:])
+        entry = self._manifest.get(path)
+        return None if entry is None or self._is_excluded(path) else entry
+
+    def _is_in_trials(self, path: str) -> bool:
+        return self._has_trials and path.split(os.sep)[0] == paths.TRIALS
+
+    def _is_excluded(self, path: str) -> bool:
+        path = path + os.sep
+        return any(path.startswith(each) or each.startswith(path) for each in self._excluded)
+
+
+def of_launch(launch: Launch) -> Copies:
+    """Return the copies of a task. The places of checkpoints, data sets and role files are its
+    own."""
+    excluded = (launch.checkpoint_dir, *launch.data, *launch.files)
+    entries = manifest.read(launch.project, launch.release)
+    return Copies(entries, excluded, bool(launch.trials.points))
+
+
+def of_task(task_dir: str) -> Copies:
+    """Return the copies of the task with this folder; none if its launch.json can't be read."""
+    try:
+        return of_launch(records.load(Launch, paths.launch(task_dir)))
+    except (OSError, ValueError, TypeError):
+        return Copies({}, [], False)
+
+
+def _sha256(path: str) -> str:
+    try:
+        return filesystem.sha256(path)
+    except OSError:  # it was deleted
+        return ""
