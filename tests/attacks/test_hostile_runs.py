@@ -22,7 +22,7 @@ from support.host_runs import create_run
 from tfdeploy import run as runs
 from tfdeploy.agent import paths
 from tfdeploy.hosts.agent_bundle import current_version
-from tfdeploy.results import handover
+from tfdeploy.results import checkpoint_copies, handover
 from tfdeploy.results.run_folder import outputs_folder
 from tfdeploy.shared.records import OutputSelection
 
@@ -141,7 +141,7 @@ def test_a_resume_sends_no_host_what_is_behind_a_link(clone):
     for name in ("outputs", "checkpoints"):
         clone.link(name, "../../../docs")
     run = runs.load(clone.folder / "hosts.toml")
-    assert handover._copies_on_controller(run) == []
+    assert checkpoint_copies.copies_on_controller(run) == []
     folder = outputs_folder(run, run.plan.chief)
     with pytest.raises(OSError, match="it is a link"):
         list(handover._units_on_controller(run, run, folder))

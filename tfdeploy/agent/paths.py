@@ -223,6 +223,7 @@ supervisor_log = _in_task("supervisor.log")
 started = _in_task("started")  # empty; its time is that of the run's first start
 notice = _in_task("notice.json")  # which notification of the run's end has failed
 gpu_problems = _in_task("gpu_problems.json")  # what may be wrong with its GPUs
+replaced = _in_task("replaced")  # damaged files, of which a resume had whole ones
 given = _in_task("given.json")  # what the task got from the chief, see outputs/listing.py
 peers = _in_task("peers")  # the addresses from which other hosts may connect
 source_ports = _in_task("source-ports")

@@ -81,6 +81,7 @@ VERBS = {
     "let_go": ("outputs.LetGo", "outputs.hold.let_go"),
     "expect": ("outputs.ExpectUnits", "outputs.install.expect"),
     "deliver": ("outputs.DeliverUnits", "outputs.install.deliver"),
+    "compare": ("outputs.CompareUnits", "outputs.compare.compare"),
     "replicated": (
         "outputs.ListReplicas",
         "supervision.replication.offered_files.replicated_outputs",

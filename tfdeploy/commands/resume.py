@@ -41,7 +41,7 @@ from tfdeploy.hosts.fleet import Fleet, errors_of
 from tfdeploy.planning import launch as launches
 from tfdeploy.planning import placing, replanning
 from tfdeploy.planning.replanning import describe, with_counts
-from tfdeploy.results import handover
+from tfdeploy.results import checkpoint_copies, handover
 from tfdeploy.results.run_folder import has_end_of
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.preflight import RequireUnawaited
@@ -84,7 +84,7 @@ class ResumeResult:
     MERGED: ClassVar = {"run": runs.Run}
 
     run: Run
-    source: handover.CheckpointCopy | None
+    source: checkpoint_copies.CheckpointCopy | None
     """The checkpoint from which the run continues; null if there is none."""
     files: tuple[str, ...]
     """The paths of the other files that the chief's script finds."""

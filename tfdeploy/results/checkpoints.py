@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts.agent_session import BULK
+from tfdeploy.results import hashes
 from tfdeploy.results.fetch import (
     HOLD_TIMEOUT_S,
     FileFetch,
@@ -124,7 +125,7 @@ class Arrival:
     otherwise they come over a connection of their own: `large` are these."""
 
     def __init__(self, pipeline: Pipeline, run: Run, pinned: Pinned, held: HeldFiles) -> None:
-        self._pinned, self._held, agent = pinned, held, pipeline.agent
+        self._run, self._pinned, self._held, agent = run, pinned, held, pipeline.agent
         self._folder, self._outputs = run.open() / "checkpoints", checkpoint_outputs(run)
         self._expected = {f.path: f for found in pinned.checkpoints for f in found.files}
         self._missing = {found.name: self._lacking(found) for found in pinned.checkpoints}
@@ -159,6 +160,7 @@ class Arrival:
         reported = self._pinned.mtimes_ns or {}
         times = {f.path: reported[f.path] for f in checkpoint.files if f.path in reported}
         newest = self._pinned.checkpoints[0].name
+        hashes.store(self._run, self._folder, [self._expected[name] for name in missing])
         install(self._held.folder, self._folder, missing, times, newest)
 
     def _lacking(self, checkpoint: HeldCheckpoint) -> list[str]:

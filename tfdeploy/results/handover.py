@@ -6,14 +6,25 @@ and other files that a script looks for when it starts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import posixpath
+import warnings
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from tfdeploy.errors import Note
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.pipeline import run_alone
-from tfdeploy.planning import launch
-from tfdeploy.results.checkpoints import validate_checkpoints
+from tfdeploy.results import hashes
+from tfdeploy.results.checkpoint_copies import (
+    CONTROLLER,
+    NOT_COLLECTED,
+    CheckpointCopy,
+    checkpoint_hosts,
+    copies_on_controller,
+    find_newest,
+)
+from tfdeploy.results.damage import find_damaged
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S, announced, check_free_space
 from tfdeploy.results.held_files import HeldFiles
 from tfdeploy.results.outputs import fetch_outputs, list_outputs
@@ -22,7 +33,6 @@ from tfdeploy.results.run_folder import (
     exclusive,
     folders_of_others,
     outputs_folder,
-    read_state,
     task_request,
 )
 from tfdeploy.results.units import (
@@ -43,39 +53,17 @@ from tfdeploy.shared.protocol.outputs import (
     LetGoOfCopies,
     ListReplicas,
 )
-from tfdeploy.shared.units import Unit, Walk
+from tfdeploy.shared.units import SET, Unit, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.outputs import HashedFile, HeldCopy
 
-CONTROLLER = ""
 ON_THE_WAY = ".handover"
-
-
-@dataclass(frozen=True)
-class CheckpointCopy:
-    """The checkpoint from which a run continues: the newest complete one in its folder."""
-
-    KEYS = ("host", "folder", "name", "step")
-
-    host: str
-    """The host that had it; "": it was on the controller."""
-    folder: str
-    """Its folder on that host."""
-    name: str
-    """Its name."""
-    step: int | None
-    """Its step, if its name has one."""
-    files: tuple[str, ...]
-    """The names of its files."""
-    details: tuple[HashedFile, ...] = ()
-    """Its files, as their host reported them."""
 
 
 def hand_over_checkpoint(fleet: Fleet, old: Run, new: Run) -> CheckpointCopy | None:
@@ -88,7 +76,7 @@ def hand_over_checkpoint(fleet: Fleet, old: Run, new: Run) -> CheckpointCopy | N
     where = (new.inventory.project, new.id, tasks, new.inventory.training.checkpoint_dir)
     hosts = checkpoint_hosts(fleet, old, new)
     try:
-        source = _find_newest(fleet, hosts, new, FindNewest(*where))
+        source = find_newest(fleet, hosts, new, FindNewest(*where))
         if source:
             _copy_to_chief(fleet, new, source)
     finally:
@@ -97,54 +85,10 @@ def hand_over_checkpoint(fleet: Fleet, old: Run, new: Run) -> CheckpointCopy | N
     return source
 
 
-def checkpoint_hosts(fleet: Fleet, *runs: Run) -> list[str]:
-    """Return the hosts of the fleet that have the results of these runs by their records: the
-    chief's, and those that keep replicas. No other host can offer what a run continues from."""
-    hosts = {run.plan.chief.host for run in runs}
-    for run in runs:
-        replicas = launch.replica_placements(run.inventory.training, run.plan)
-        hosts |= {placement.host for placement in replicas}
-    return [host for host in fleet.agents if host in hosts]
-
-
-def _find_newest(
-    fleet: Fleet, hosts: Sequence[str], new: Run, request: FindNewest
-) -> CheckpointCopy | None:
-    """Return the copy with the highest step; of equal ones, prefer the nearest to the chief."""
-
-    def find(agent: Agent) -> list[CheckpointCopy]:
-        with fleet.transfers.begin(agent.host, note="reading its checkpoints"):
-            copies = agent.ask(request, HOLD_TIMEOUT_S).copies
-        validate_checkpoints(agent, copies)
-        return [_parse_copy(agent.host, copy) for copy in copies]
-
-    by_host = fleet.each(hosts, find)
-    copies = [*(copy for found in by_host.values() for copy in found), *_copies_on_controller(new)]
-    near = (new.plan.chief.host, CONTROLLER)
-    copies.sort(key=lambda copy: (copy.step is None, -(copy.step or 0), copy.host not in near))
-    return copies[0] if copies else None
-
-
-def _parse_copy(host: str, copy: HeldCopy) -> CheckpointCopy:
-    files = tuple(file.path for file in copy.files)
-    step = state_file.step(copy.name)
-    return CheckpointCopy(host, copy.folder, copy.name, step, files, tuple(copy.files))
-
-
-def _copies_on_controller(run: Run) -> list[CheckpointCopy]:
-    folder = run.open() / "checkpoints"
-    for name in read_state(folder)[:1]:
-        files = state_file.file_set([*folder.files()], name)
-        if files:
-            step = state_file.step(name)
-            return [CheckpointCopy(CONTROLLER, str(folder.path), name, step, tuple(files))]
-    return []
-
-
 def has_results(run: Run) -> bool:
     """Return whether the controller has a checkpoint of a run, or other files of its chief."""
     units = _units_on_controller(run, run, outputs_folder(run, run.plan.chief))
-    return bool(_copies_on_controller(run)) or next(units, None) is not None
+    return bool(copies_on_controller(run)) or next(units, None) is not None
 
 
 def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
@@ -152,12 +96,13 @@ def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
     host by way of the controller."""
     chief, place = run.plan.chief, run.inventory.training.checkpoint_dir
     agent = fleet.agents[chief.host]
-    hashes = {file.path: file.sha256 for file in source.details}
+    digests = {file.path: file.sha256 for file in source.details}
     if source.host == chief.host:
-        unit = DeliveredUnit(source.name, CHECKPOINT, [*hashes.items()])
+        unit = DeliveredUnit(source.name, CHECKPOINT, [*digests.items()])
         task, held = task_request(run, chief), source.folder
         with fleet.transfers.begin(agent.host, note=f"reading {source.name}"):
-            agent.ask(DeliverUnits(**task, units=[unit], folder=place, source=held), HOLD_TIMEOUT_S)
+            deliver = DeliverUnits(**task, units=[unit], folder=place, source=held, replaced=[])
+            agent.ask(deliver, HOLD_TIMEOUT_S)
         return
     folder = run.open() / ("checkpoints" if source.host == CONTROLLER else ON_THE_WAY)
     try:
@@ -165,7 +110,7 @@ def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
             if source.host != CONTROLLER:
                 _fetch(fleet.agents[source.host], source, folder)
             stamps = dict.fromkeys(source.files, (0, 0))
-            _deliver(agent, run, folder, [Unit(source.name, CHECKPOINT, stamps)], place, hashes)
+            _deliver(agent, run, folder, [Unit(source.name, CHECKPOINT, stamps)], digests, place)
     finally:
         (run.open() / ON_THE_WAY).delete()
 
@@ -191,18 +136,62 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
     folder = outputs_folder(new, chief)
     # First, because it creates the run's folder: one that was deleted is resumed, too.
     agent.ask(ExpectUnits(**task_request(new, chief)))
-    units = parse_units(agent, list_outputs(agent, new, chief).outputs)
-    present = {unit.path: unit for unit in units}
+    listed = list_outputs(agent, new, chief)
+    present = {unit.path: unit for unit in parse_units(agent, listed.outputs)}
     moved = (chief.host, chief.task) != (old.plan.chief.host, old.plan.chief.task)
     if moved or not present:
         _fetch_from_old_chief(fleet, old)
         for host in checkpoint_hosts(fleet, old, new):
             _fetch_replicas(fleet.agents[host], old, folder)
     with disk_errors(agent):
-        sent = _missing(_units_on_controller(old, new, folder), present, moved=moved)
+        stored = [*_units_on_controller(old, new, folder)]
+        damaged = {} if moved else find_damaged(agent, new, chief, present, stored)
+        whole = {path: unit for path, unit in present.items() if path not in damaged}
+        sent, digests = _hash(new, folder, _missing(stored, whole, moved=moved))
+        states = _newest_sets(damaged, [*whole.values(), *sent])
+        sent = [unit for unit in sent if unit.path not in states]
         if sent:
-            _deliver(agent, new, folder, sent)
+            bad = [present[unit.path] for unit in sent if unit.path in damaged]
+            replaced = [path for unit in bad for path in unit.files]
+            _deliver(agent, new, folder, sent, digests, replaced=replaced)
+        for state, unit in states.items():
+            _name_newest(agent, new, listed.folder, posixpath.dirname(state), unit)
+    _say_damaged(agent.host, damaged, {unit.path for unit in sent}, states)
     return sorted({*present, *(unit.path for unit in sent)})
+
+
+def _newest_sets(damaged: Mapping[str, str], units: Sequence[Unit]) -> dict[str, Unit]:
+    """Return the newest whole checkpoint of each folder whose state file names another one, by the
+    path of that file."""
+    found: dict[str, Unit] = {}
+    ordered = sorted(units, key=lambda unit: (state_file.step(unit.path) or -1, unit.mtime_ns))
+    for unit in ordered:
+        state = posixpath.join(posixpath.dirname(unit.path), state_file.STATE)
+        if unit.kind == SET and state in damaged:
+            found[state] = unit
+    return found
+
+
+def _name_newest(agent: Agent, run: Run, work: str, folder: str, unit: Unit) -> None:
+    """Have the state file of a folder of the chief name a checkpoint that is there."""
+    files = [(posixpath.basename(path), "") for path in unit.files]
+    named = DeliveredUnit(posixpath.basename(unit.path), CHECKPOINT, files)
+    request, source = task_request(run, run.plan.chief), posixpath.join(work, folder)
+    deliver = DeliverUnits(**request, units=[named], folder=folder, source=source, replaced=[])
+    agent.ask(deliver)
+
+
+def _say_damaged(
+    host: str, damaged: Mapping[str, str], sent: Collection[str], states: Mapping[str, Unit]
+) -> None:
+    """Say which files of the chief were damaged, and what the run continues from instead."""
+    for path, why in damaged.items():
+        instead = "there is no whole copy of it on the controller"
+        if path in states:
+            instead = f"now it names {posixpath.basename(states[path].path)}"
+        elif path in sent:
+            instead = "the collected copy replaces it, and its host keeps it in ../replaced"
+        warnings.warn(f"{path} on {host} is damaged: {why}; {instead}", Note, stacklevel=2)
 
 
 def _missing(stored: Iterable[Unit], present: Mapping[str, Unit], *, moved: bool) -> list[Unit]:
@@ -227,12 +216,22 @@ def _folders_above(path: str) -> list[str]:
 
 
 def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
-    """Fetch what the old chief's host has, if the run continues with that host."""
+    """Fetch what the old chief's host has and is not damaged, if the run continues with that
+    host."""
     chief = old.plan.chief
     agent = fleet.agents.get(chief.host)
     if agent:
+        folder = outputs_folder(old, chief)
         with exclusive(old, agent.transfers), disk_errors(agent):
-            run_alone(agent, lambda pipeline: fetch_outputs(pipeline, old, chief))
+            listed = parse_units(agent, list_outputs(agent, old, chief).outputs)
+            stored = [*_units_on_controller(old, old, folder)]
+            present = {unit.path: unit for unit in listed}
+            damaged = find_damaged(agent, old, chief, present, stored)
+            run_alone(
+                agent,
+                lambda pipe: fetch_outputs(pipe, old, chief, lambda _, path: path not in damaged),
+            )
+        _say_damaged(agent.host, damaged, (), {})
 
 
 def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
@@ -243,7 +242,10 @@ def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
         newer = [unit for unit in units if is_safe(unit) and not is_in_or_newer(unit, folder)]
         incoming = old.open() / f".incoming-outputs-{agent.host}"
         task = {**request, "task": REPLICAS}
-        run_alone(agent, lambda pipe: fetch_units(pipe, task, newer, incoming, folder))
+        store = partial(hashes.store, old, folder)
+        run_alone(
+            agent, lambda pipe: fetch_units(pipe, task, newer, incoming, folder, on_whole=store)
+        )
 
 
 def _units_on_controller(old: Run, new: Run, folder: OwnFolder) -> Iterator[Unit]:
@@ -260,30 +262,47 @@ def _units_on_controller(old: Run, new: Run, folder: OwnFolder) -> Iterator[Unit
         yield Unit(root + unit.path, unit.kind, {root + p: s for p, s in unit.files.items()})
 
 
+def _hash(run: Run, folder: OwnFolder, units: Sequence[Unit]) -> tuple[list[Unit], dict[str, str]]:
+    """Return the units of a folder that are as they were collected, and the SHA-256 of all files by
+    name. Say which units are not. Raises OSError."""
+    files = [local_path(path) for unit in units for path in unit.files]
+    digests = parallel.call_each(folder.sha256, files, filesystem.HASH_THREADS)
+    found, collected = dict(zip(files, digests, strict=True)), hashes.Hashes(run, folder)
+    damaged = [
+        unit.path
+        for unit in units
+        if any(collected.differ(n, found[n]) for n in map(local_path, unit.files))
+    ]
+    for path in damaged:
+        text = f"{folder.path / local_path(path)} is damaged: {NOT_COLLECTED}; it is not used"
+        warnings.warn(text, Note, stacklevel=2)
+    return [unit for unit in units if unit.path not in damaged], found
+
+
 def _deliver(
     agent: Agent,
     run: Run,
     folder: OwnFolder,
     units: Sequence[Unit],
+    digests: Mapping[str, str],
     place: str = "",
-    hashes: Mapping[str, str] | None = None,
+    replaced: Sequence[str] = (),
 ) -> None:
     """Send units of a folder to the chief, which installs them in `place`, relative to its
-    directory. `hashes` are the SHA-256 of the files by name, if they are known."""
+    directory. `digests` are the SHA-256 of the files by name. The host keeps the files `replaced`,
+    which are damaged."""
     request = task_request(run, run.plan.chief)
     incoming = agent.ask(ExpectUnits(**request)).incoming
     files = [local_path(path) for unit in units for path in unit.files]
-    if not hashes:
-        digests = parallel.call_each(folder.sha256, files, filesystem.HASH_THREADS)
-        hashes = dict(zip(files, digests, strict=True))
     total = sum(folder.size(name) for name in files)
     with agent.transfers.begin(f"to {agent.host}", total) as transfer:
         agent.transport.push(folder.checked(), incoming, files, on_progress=transfer)
-    listed = [_describe(unit, hashes) for unit in units]
+    listed = [_describe(unit, digests) for unit in units]
+    deliver = DeliverUnits(**request, units=listed, folder=place, replaced=[*replaced])
     with agent.transfers.begin(agent.host, note="reading what arrived"):
-        agent.ask(DeliverUnits(**request, units=listed, folder=place), HOLD_TIMEOUT_S)
+        agent.ask(deliver, HOLD_TIMEOUT_S)
 
 
-def _describe(unit: Unit, hashes: Mapping[str, str]) -> DeliveredUnit:
-    files = [(local_path(path), hashes[local_path(path)]) for path in unit.files]
+def _describe(unit: Unit, digests: Mapping[str, str]) -> DeliveredUnit:
+    files = [(local_path(path), digests[local_path(path)]) for path in unit.files]
     return DeliveredUnit(unit.path, unit.kind, files)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from tfdeploy.results import hashes
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S
 from tfdeploy.results.run_folder import (
     checkpoint_dir,
@@ -166,7 +168,9 @@ def fetch_outputs(
     incoming = run.open() / f".incoming-outputs-{placement.task.file_name}"
     request = task_request(run, placement)
     held = posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS)
-    fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, held)
+    fetched, broken = yield from fetch_units(
+        pipeline, request, missing, incoming, dest, held, partial(hashes.store, run, dest)
+    )
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
     sizes = {unit.path: unit.size for unit in units}
     return replace(

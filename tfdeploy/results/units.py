@@ -32,7 +32,7 @@ from tfdeploy.shared.protocol.outputs import (
 from tfdeploy.shared.units import Unit, is_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
@@ -77,11 +77,13 @@ def fetch_units(
     incoming: OwnFolder,
     dest: OwnFolder,
     held: str = "",
+    on_whole: Callable[[Sequence[HashedFile]], None] = lambda files: None,
 ) -> Steps[tuple[list[Unit], dict[str, str]]]:
     """Fetch units into `dest`, by way of the folder `incoming`.
 
     `request` names the project, the run and the task; `held` is the folder in which the host will
-    hold them, if it is known before the host has answered. Return the units that arrived, and for
+    hold them, if it is known before the host has answered; `on_whole` is called with the files that
+    are about to be moved into `dest`. Return the units that arrived, and for
     each other unit, by its path, why it did not. Raises as `FileFetch` does, and OSError.
     """
     if not units:
@@ -112,6 +114,7 @@ def fetch_units(
             pipeline.flush()
     bad = {unit.path: unit.error for unit in answer.bad} | _damage(files, units, expected)
     arrived = [unit for unit in units if unit.path not in bad]
+    on_whole([expected[local_path(path)] for unit in arrived for path in unit.files])
     for unit in arrived:
         names = [unit.path] if is_folder(unit.kind) else [*unit.files]
         install(incoming, dest, map(local_path, names))

@@ -23,7 +23,7 @@ from tfdeploy.output.run_events import (
     print_started,
     print_stopped,
 )
-from tfdeploy.results.handover import CheckpointCopy
+from tfdeploy.results.checkpoint_copies import CheckpointCopy
 from tfdeploy.shared.protocol.runs import SavedCheckpoint
 
 from .samples import RUN_ID, make_report, make_run

@@ -85,14 +85,17 @@ def newest(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Che
     """Hold the newest good checkpoint of each of these tasks, and of the replica on this host,
     until `unhold`."""
     copies: List[HeldCopy] = []
+    bad: Dict[str, str] = {}
     _mark_resuming(project, run)
     for folder, held_dir in _copies(project, run, tasks, checkpoint_dir).items():
         if os.path.isdir(folder):
             paths.make_private(project)
             complete = _hold_complete(folder, held_dir, False)
-            good, _ = _find_good(folder, held_dir, paths.verified(project, run), complete, False)
+            memory = paths.verified(project, run)
+            good, errors = _find_good(folder, held_dir, memory, complete, False)
+            bad.update(errors)
             copies += [HeldCopy(**vars(checkpoint), folder=held_dir) for checkpoint in good]
-    return CheckpointCopies(copies)
+    return CheckpointCopies(copies, [UnreadableCheckpoint(n, error) for n, error in bad.items()])
 
 
 def unhold(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Done:
@@ -124,6 +127,20 @@ def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnit
         held=[_describe(held_dir, unit) for unit in units if not errors[unit.path]],
         bad=[BadUnit(path, error) for path, error in errors.items() if error],
     )
+
+
+def format_errors(task_dir: str, units: List[UnitToHold]) -> Dict[str, str]:
+    """Return what is wrong with the format of units of a task that has ended, by path."""
+    if not units:
+        return {}
+    held_dir = paths.held(task_dir, "compared")
+    held.begin(held_dir)
+    try:
+        held.add(held_dir, {})
+        errors = _take_units(paths.work(task_dir), held_dir, units, False)
+        return {path: error for path, error in errors.items() if error}
+    finally:
+        held.release(held_dir)
 
 
 def let_go(project: str, run: str, task: str) -> Done:

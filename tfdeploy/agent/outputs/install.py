@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from typing import List, Tuple
 
 from ...shared import filesystem, parallel, state_file
@@ -26,12 +27,19 @@ def expect(project: str, run: str, task: str) -> ArrivalFolder:
 
 
 def deliver(
-    project: str, run: str, task: str, units: List[DeliveredUnit], folder: str, source: str
+    project: str,
+    run: str,
+    task: str,
+    units: List[DeliveredUnit],
+    folder: str,
+    source: str,
+    replaced: List[str],
 ) -> Done:
     """Install units in `folder`, which is relative to the task's directory.
 
     They have arrived in the folder that `expect` answered, or `source` is another folder of this
-    host that holds them. Raises Refusal, before anything is installed, if a hash differs.
+    host that holds them. The files `replaced` are moved out of the task's directory. Raises
+    Refusal, before anything is installed, if a hash differs.
     """
     place = os.path.join(paths.work(paths.task(project, run, task)), folder)
     if source:
@@ -40,6 +48,7 @@ def deliver(
     else:
         incoming = _incoming(project, run, task)
         _verify(incoming, [file for unit in units for file in unit.files])
+    _set_aside(paths.task(project, run, task), replaced)
     for unit in units:
         names = [name for name, _ in unit.files if os.path.exists(os.path.join(incoming, name))]
         install(incoming, place, unit.path, unit.kind, names)
@@ -65,6 +74,15 @@ def install(incoming: str, folder: str, path: str, kind: str, files: List[str]) 
             filesystem.move_file(os.path.join(incoming, name), base + name)
     if kind == CHECKPOINT:
         state_file.write(folder, path)
+
+
+def _set_aside(task_dir: str, files: List[str]) -> None:
+    """Keep damaged files: somebody may save what is in them."""
+    for path in files:
+        aside = os.path.join(paths.replaced(task_dir), path.lstrip("/"))
+        _make_room(aside)
+        with suppress(FileNotFoundError):
+            filesystem.move_file(os.path.join(paths.work(task_dir), path), aside)
 
 
 def _make_room(target: str) -> None:

@@ -1,6 +1,9 @@
 """Check whether outputs are complete, by their format. A file of an unknown format is accepted.
 
 - zip archives (.keras, .npz): the directory and every CRC.
+- torch.save (.pt, .pth, .ckpt): the archive's directory. It may have no CRCs, see
+  torch.serialization.set_crc32_options; older versions wrote no archive.
+- safetensors: the length in its header.
 - HDF5 (.h5): the length in its header; then h5py of the host's Python reads every data set.
 - SavedModels: the variables that belong to them.
 - Checkpoints and SavedModels: TensorFlow reads every tensor (see verify.py).
@@ -23,6 +26,10 @@ Units = List[UnitToHold]
 
 
 ZIP = (".keras", ".npz", ".zip")
+ZIP_MAGIC = b"PK\x03\x04"
+TORCH = (".pt", ".pth", ".ckpt")
+SAFETENSORS = ".safetensors"
+MAX_HEADER_BYTES = 100_000_000  # of safetensors' own reader
 HDF5 = (".h5", ".hdf5", ".hdf")
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 # The offset of the end-of-file address in a superblock, by its version, if addresses have 8 bytes.
@@ -69,18 +76,42 @@ def format_error(held_dir: str, path: str, kind: str) -> str:
         return ""
     if path.endswith(ZIP):
         return _zip_error(path)
+    if path.endswith(TORCH) and _starts_with(path, ZIP_MAGIC):
+        return _zip_error(path, has_crcs=False)
+    if path.endswith(SAFETENSORS):
+        return _safetensors_error(path)
     return _hdf5_header_error(path) if path.endswith(HDF5) else ""
 
 
-def _zip_error(path: str) -> str:
+def _starts_with(path: str, magic: bytes) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(magic)) == magic
+
+
+def _zip_error(path: str, has_crcs: bool = True) -> str:
     import zipfile  # costs 10 ms, and few requests need it
 
     try:
         with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
+            damaged = archive.testzip() if has_crcs else None
     except Exception as error:  # zipfile, zlib, lzma: each has its own exceptions
         return "{}: {}".format(type(error).__name__, error)
     return "{} in it is damaged".format(damaged) if damaged else ""
+
+
+def _safetensors_error(path: str) -> str:
+    """Source: the format in safetensors' README: the header's length, the header, the tensors."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        text = file.read(min(length, MAX_HEADER_BYTES))
+        size = file.seek(0, os.SEEK_END)
+    try:
+        tensors = json.loads(text.decode())
+        ends = [each["data_offsets"][1] for name, each in tensors.items() if name != "__metadata__"]
+        end = 8 + length + max(ends, default=0)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return "it has no safetensors header"
+    return "it has {} of {} bytes".format(size, end) if size < end else ""
 
 
 def _hdf5_header_error(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Tuple
 
 from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
+from .record import field
 
 
 class HashedFile(Message):
@@ -74,7 +75,10 @@ class Unpin(TaskRequest[Done]):
 
 
 class CheckpointCopies(Message):
+    """`bad` are complete checkpoints that could not be read to their end."""
+
     copies: List[HeldCopy]
+    bad: List[UnreadableCheckpoint] = field(default_factory=list)
 
 
 class FindNewest(RunRequest[CheckpointCopies]):
@@ -258,12 +262,44 @@ class DeliveredUnit(Message):
 
 class DeliverUnits(TaskRequest[Done]):
     """Install units in `folder`, which is relative to the task's directory, each whole. They have
-    arrived where `ExpectUnits` said, or are held in the folder `source` of the same host."""
+    arrived where `ExpectUnits` said, or are held in the folder `source` of the same host. The
+    files `replaced`, which are damaged, are kept in the task's folder."""
 
     VERB = "deliver"
     units: List[DeliveredUnit]
     folder: str = ""
     source: str = ""
+    replaced: List[str] = field(default_factory=list)
+
+
+class CollectedFile(Message):
+    """A file as the controller has collected it; `sha256` is "" if it has not."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+class CollectedUnit(Message):
+    path: str
+    kind: str
+    files: List[CollectedFile]
+
+
+class Damaged(Message):
+    """The units that are damaged on the host, and why."""
+
+    damaged: List[BadUnit]
+
+
+class CompareUnits(TaskRequest[Damaged]):
+    """Compare what a task that has ended wrote with what was collected of it."""
+
+    VERB = "compare"
+    REPEATABLE = True
+    MAX_ANSWER_BYTES = LONG_LIST
+    units: List[CollectedUnit]
 
 
 class ReplicatedOutputs(Message):

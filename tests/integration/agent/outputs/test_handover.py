@@ -144,7 +144,7 @@ def listed(folder, step):
 
 def adopt(step, source="", task=CHIEF):
     folder = Path(source or paths.incoming_for(paths.task(*RUN, task), "outputs"))
-    assert install.deliver(*RUN, task, [listed(folder, step)], "checkpoints", source) == Done()
+    assert install.deliver(*RUN, task, [listed(folder, step)], "checkpoints", source, []) == Done()
     return state_file.read(os.fspath(checkpoint_dir_of(task)))
 
 
@@ -178,7 +178,7 @@ def test_a_checkpoint_that_arrived_with_other_content_is_refused(root):
     unit = listed(incoming, 7)
     (incoming / "model.ckpt-7.index").write_text("damaged")
     with pytest.raises(Refusal, match="arrived with other content"):
-        install.deliver(*RUN, CHIEF, [unit], "checkpoints", "")
+        install.deliver(*RUN, CHIEF, [unit], "checkpoints", "", [])
     assert texts(checkpoint_dir_of()) == {}
 
 
@@ -244,7 +244,7 @@ def test_checkpoints_are_adopted_into_any_checkpoint_directory(root, tmp_path, c
     incoming = Path(install.expect(*RUN, CHIEF).incoming)
     save(incoming, 7)
     (incoming / "checkpoint").unlink()
-    install.deliver(*RUN, CHIEF, [listed(incoming, 7)], folder, "")
+    install.deliver(*RUN, CHIEF, [listed(incoming, 7)], folder, "", [])
     assert steps(find_newest(CHIEF, checkpoint_dir=folder)) == [7]
 
 

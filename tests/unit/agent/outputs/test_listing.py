@@ -334,6 +334,27 @@ def test_hdf5_of_another_length_than_in_its_header_is_bad(work):
     }  # fmt: skip
 
 
+def test_a_file_of_torch_save_needs_its_directory_but_no_checksums(work):
+    data = bytearray(keras(work / "whole.pt").read_bytes())
+    (work / "cut.pt").write_bytes(data[:-10])
+    data[60] ^= 255
+    (work / "without_checksums.pt").write_bytes(data)
+    (work / "of_an_older_version.pt").write_bytes(b"\x80\x02\x8a")
+    assert errors(hold_outputs()) == {"cut.pt": "BadZipFile: File is not a zip file"}
+
+
+def test_safetensors_of_another_length_than_in_the_header_are_bad(work):
+    header = b'{"__metadata__": {}, "w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}'
+    data = len(header).to_bytes(8, "little") + header + bytes(8)
+    (work / "whole.safetensors").write_bytes(data)
+    (work / "cut.safetensors").write_bytes(data[:-1])
+    (work / "empty.safetensors").write_bytes(b"")
+    assert errors(hold_outputs()) == {
+        "cut.safetensors": f"it has {len(data) - 1} of {len(data)} bytes",
+        "empty.safetensors": "it has no safetensors header",
+    }
+
+
 def test_a_saved_model_without_all_variables_is_bad(work):
     write(work, "m/saved_model.pb", "m/variables/variables.index")
     assert errors(hold_outputs()) == {"m": "its variables are incomplete"}

@@ -1,0 +1,127 @@
+"""The copies of a run's checkpoints on its hosts and on the controller: the newest whole one."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import Note
+from tfdeploy.hosts import parallel
+from tfdeploy.planning import launch
+from tfdeploy.results.checkpoints import validate_checkpoints
+from tfdeploy.results.fetch import HOLD_TIMEOUT_S
+from tfdeploy.results.hashes import Hashes
+from tfdeploy.results.run_folder import read_state
+from tfdeploy.shared import filesystem, state_file
+from tfdeploy.shared.protocol.outputs import HashedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfdeploy.folders.own_folder import OwnFolder
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.outputs import FindNewest, HeldCopy
+
+CONTROLLER = ""
+NOT_COLLECTED = "its content is not what was collected"
+
+
+@dataclass(frozen=True)
+class CheckpointCopy:
+    """The checkpoint from which a run continues: the newest complete one in its folder."""
+
+    KEYS = ("host", "folder", "name", "step")
+
+    host: str
+    """The host that had it; "": it was on the controller."""
+    folder: str
+    """Its folder on that host."""
+    name: str
+    """Its name."""
+    step: int | None
+    """Its step, if its name has one."""
+    files: tuple[str, ...]
+    """The names of its files."""
+    details: tuple[HashedFile, ...] = ()
+    """Its files, as their host reported them."""
+    differs: bool = False
+    """Whether it has another content than was collected under its name, and no TensorFlow has read
+    it."""
+
+
+def checkpoint_hosts(fleet: Fleet, *runs: Run) -> list[str]:
+    """Return the hosts of the fleet that have the results of these runs by their records: the
+    chief's, and those that keep replicas. No other host can offer what a run continues from."""
+    hosts = {run.plan.chief.host for run in runs}
+    for run in runs:
+        replicas = launch.replica_placements(run.inventory.training, run.plan)
+        hosts |= {placement.host for placement in replicas}
+    return [host for host in fleet.agents if host in hosts]
+
+
+def find_newest(
+    fleet: Fleet, hosts: Sequence[str], new: Run, request: FindNewest
+) -> CheckpointCopy | None:
+    """Return the whole copy with the highest step. Of equal ones, prefer one that is as it was
+    collected, and the nearest to the chief. Say which others are damaged."""
+    folder = new.open() / "checkpoints"
+    hashes = Hashes(new, folder)
+
+    def find(agent: Agent) -> list[CheckpointCopy]:
+        with fleet.transfers.begin(agent.host, note="reading its checkpoints"):
+            answer = agent.ask(request, HOLD_TIMEOUT_S)
+        validate_checkpoints(agent, answer.copies)
+        for bad in answer.bad:
+            _say_damaged(bad.name, agent.host, bad.error)
+        return [_parse_copy(agent.host, copy, hashes) for copy in answer.copies]
+
+    by_host = fleet.each(hosts, find)
+    copies = [*(copy for found in by_host.values() for copy in found), *copies_on_controller(new)]
+    near = (new.plan.chief.host, CONTROLLER)
+    copies.sort(key=lambda c: (c.step is None, -(c.step or 0), c.differs, c.host not in near))
+    chosen = next(_whole(copies, folder, hashes), None)
+    for copy in copies:
+        if chosen and copy.differs and copy is not chosen and copy.step == chosen.step:
+            _say_damaged(copy.name, copy.host, NOT_COLLECTED)
+    return chosen
+
+
+def _whole(
+    copies: Sequence[CheckpointCopy], folder: OwnFolder, hashes: Hashes
+) -> Iterator[CheckpointCopy]:
+    """Yield the copies that are whole, the controller's with their hashes."""
+    for copy in copies:
+        if copy.host != CONTROLLER:
+            yield copy
+            continue
+        digests = parallel.call_each(folder.sha256, copy.files, filesystem.HASH_THREADS)
+        files = [*map(HashedFile, copy.files, map(folder.size, copy.files), digests)]
+        if any(hashes.differ(file.path, file.sha256) for file in files):
+            _say_damaged(copy.name, "the controller", NOT_COLLECTED)
+        else:
+            yield replace(copy, details=tuple(files))
+
+
+def _say_damaged(name: str, place: str, why: str) -> None:
+    warnings.warn(f"{name} on {place} is damaged: {why}", Note, stacklevel=2)
+
+
+def _parse_copy(host: str, copy: HeldCopy, hashes: Hashes) -> CheckpointCopy:
+    files, step = tuple(file.path for file in copy.files), state_file.step(copy.name)
+    # A checkpoint without a step may be written again and again under its name.
+    is_known = not copy.verified and step is not None
+    differs = is_known and any(hashes.differ(file.path, file.sha256) for file in copy.files)
+    return CheckpointCopy(host, copy.folder, copy.name, step, files, tuple(copy.files), differs)
+
+
+def copies_on_controller(run: Run) -> list[CheckpointCopy]:
+    """Return the complete checkpoints that were collected, the newest first."""
+    folder = run.open() / "checkpoints"
+    names = [*folder.files()]
+    sets = {name: state_file.file_set(names, name) for name in read_state(folder)}
+    parse = partial(CheckpointCopy, CONTROLLER, str(folder.path))
+    return [parse(n, state_file.step(n), tuple(files)) for n, files in sets.items() if files]
