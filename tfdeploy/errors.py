@@ -5,7 +5,7 @@
     ├── HostError(host)                             exit 1
     │   Unreachable · AuthenticationFailed · HostKeyRefused · CommandFailed
     │   CommandTimedOut · TransferFailed · AgentError (LeaseConflict) · AgentExitedEarly
-    │   OutdatedRecord · RunDeleted
+    │   OutdatedRecord (NewerRun) · RunDeleted
     ├── TaskError(task, host)                       exit 1
     │   TaskFailed · TaskNotReady
     ├── Cancelled                                   the program's own `cancel` was set
@@ -182,6 +182,17 @@ class OutdatedRecord(AgentError):
         super().__init__(host, message, hint)
         self.run, self.starts, self.hosts_file = run, starts, hosts_file
         self.launched = launched
+
+
+class NewerRun(OutdatedRecord):
+    """A host has the record of `run`, which is newer than `older`, the newest one that the
+    controller knows, and was started from the same `hosts_file`."""
+
+    def __init__(
+        self, host: str, message: str, hint: str, run: str, older: str, hosts_file: Path
+    ) -> None:
+        super().__init__(host, message, hint, run, -1, hosts_file)
+        self.older = older
 
 
 class RunDeleted(AgentError):

@@ -21,10 +21,10 @@ import re
 import secrets
 import shlex
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.config import toml_text
@@ -95,6 +95,9 @@ class Run:
     """The words that the command line added to the command."""
     left_out: tuple[str, ...] = ()
     """The hosts without which it was resumed; tasks of an earlier start may still run there."""
+    known_newer: tuple[str, ...] | None = field(default=None, compare=False)
+    """The newer runs of which the controller has a record, if no name has chosen this one: a host
+    that knows another one says so. Not part of the record."""
     source: Mapping[str, str] = field(default_factory=dict)
     """What git says about its source: `commit`, `branch`, and `diff`, what was not committed; {} if
     git says nothing."""
@@ -239,7 +242,8 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     base = hosts_file.absolute().parent / FOLDER
     chosen = _named_run(base, run_id) if run_id else _newest_run(base, hosts_file)
     try:
-        return read_folder(base / chosen)
+        found = read_folder(base / chosen)
+        return found if run_id else replace(found, known_newer=_newer_than(base, chosen))
     except OSError:
         task = shlex.quote(chosen)
         hint = f"it names a task: tfdeploy status --task {task}, or tfdeploy logs {task}"
@@ -396,6 +400,10 @@ def _newest_run(base: Path, hosts_file: Path) -> str:
         if values["hosts_file"] == hosts_file.name and not values["sweep"]:
             return run_id
     raise NoRecord(f"no run was started from {hosts_file} yet", START_HINT)
+
+
+def _newer_than(base: Path, run_id: str) -> tuple[str, ...]:
+    return tuple(id_ for id_, _ in takewhile(lambda record: record[0] != run_id, records(base)))
 
 
 def parse_run_json(text: str, folder: Path) -> dict[str, Any]:

@@ -62,6 +62,7 @@ VERBS = {
     "start": ("runs.Start", "runs.start_and_follow.start_and_follow"),
     "recorded": ("runs.ListRecords", "runs.run_record.recorded"),
     "record": ("runs.ReadRecord", "runs.run_record.record"),
+    "forget_record": ("runs.ForgetRecord", "runs.run_record.forget"),
     "enter": ("runs.Enter", "runs.enter.entrance"),
     "list_queue": ("reports.ListQueue", "queue.report.list_queue"),
     "move": ("reports.Move", "queue.report.move"),
@@ -102,7 +103,7 @@ PROGRAMS = {
     "notify": "reports.notify.send_all",
     "enter": "runs.enter.enter",
 }
-REASONS = ("hint", "held_by", "busy", "outdated", "deleted", "unknown")
+REASONS = ("hint", "held_by", "busy", "outdated", "deleted", "unknown", "newer")
 
 
 def main(argv: List[str]) -> int:
@@ -187,8 +188,8 @@ def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
     """Return the function that answers a request, and its arguments. Raises Invalid.
 
     A controller of another version says so: it may use fields that this agent does not know. One
-    that asks for the first time says which record of the run it has; raises Refusal for an old one,
-    and for a run that was deleted.
+    that asks for the first time says which record of the run it has, and whether it takes the run
+    for the newest; raises Refusal if that is wrong, and for a run that was deleted.
     """
     from_another_version = body.pop(ANOTHER_VERSION, False)
     record = body.pop(RECORD, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.config.hosts_file import hosts_flag
-from tfdeploy.errors import NotTrusted
+from tfdeploy.errors import NewerRun, NotTrusted
 from tfdeploy.formatting.humanize import shorten_names
 from tfdeploy.trust import store
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tfdeploy.commands.following.recover_record import RecoveredRun
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.models import Inventory
     from tfdeploy.errors import OutdatedRecord
@@ -93,9 +94,8 @@ def find_run(hosts_file: Path, run_id: str | None, questions: Questions = NOBODY
         from tfdeploy.commands.following.recover_record import recover_record
 
         recovered = recover_record(load_inventory(hosts_file, questions), run_id, missing)
-        found, source = recovered.run, shorten_names(recovered.hosts)
-        text = f"run {found.id} had no record on the controller: restored it from {source}"
-        questions.on_record(text)
+        found = recovered.run
+        questions.on_record(_restored(recovered))
     require_trust(found.inventory, f"the record of run {found.id}", found.flags, questions)
     return found
 
@@ -107,9 +107,16 @@ def take_newer_record(outdated: OutdatedRecord, questions: Questions = NOBODY) -
     recovered = recover_record.take_newer_record(
         outdated, lambda file: load_inventory(file, questions)
     )
-    if recovered:
+    if isinstance(outdated, NewerRun) and recovered:
+        questions.on_record(_restored(recovered))
+    elif recovered:
         text = f"run {recovered.run.id} was resumed or scaled elsewhere: took its record from "
         questions.on_record(text + shorten_names(recovered.hosts))
+
+
+def _restored(recovered: RecoveredRun) -> str:
+    source = shorten_names(recovered.hosts)
+    return f"run {recovered.run.id} had no record on the controller: restored it from {source}"
 
 
 def open_fleet(run: runs.Run, cancel: threading.Event | None = None) -> Fleet:

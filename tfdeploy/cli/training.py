@@ -349,7 +349,8 @@ def _follow(
             return follow(fleet, current_run, shown_following(console))
     except OutdatedRecord as outdated:  # `run` once more would start another one
         take_newer_record(outdated)
-        hint = f"to follow it: tfdeploy attach {current_run.flags}"
+        flags = f"{current_run.file_flag} --run {outdated.run}".lstrip()
+        hint = f"to follow it: tfdeploy attach {flags}"
         raise RunError(outdated.message, hint) from None
     except KeyboardInterrupt:
         if resilient:  # a resume may just have stopped it

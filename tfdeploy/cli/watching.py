@@ -304,11 +304,13 @@ def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) ->
     """Stop by the controller's own record if the hosts disagree about the newer one, as after a
     resume elsewhere that failed half way; this is among the errors. Raises `outdated` if they
     agree."""
-    from tfdeploy.errors import RunError
+    from tfdeploy.errors import NewerRun, RunError
     from tfdeploy.hosts.fleet import Fleet
 
     try:
         take_newer_record(outdated)
+    except NewerRun:  # the run is not the one that the user means
+        raise
     except RunError as differing:
         stopped = _stop(run, Fleet(run.inventory, version=run.agent), console)
         return replace(stopped, errors=(*stopped.errors, differing))

@@ -37,6 +37,7 @@ from tfdeploy.planning import placing
 from tfdeploy.planning.versions import differences
 from tfdeploy.release import git
 from tfdeploy.shared.protocol.preflight import Ports
+from tfdeploy.shared.protocol.runs import ForgetRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -273,6 +274,8 @@ def _stopped_at_failure(
             hint = _collect_logs(fleet, run)
         elif not stop_errors and is_new and _are_refusals(error):
             runs.delete_record(run)
+            forget = ForgetRecord(run.inventory.project, run.id, run.launched)
+            fleet.outcomes(run.plan.hosts, lambda agent: agent.ask(forget))
         raise_all([error, *stop_errors], hint)
 
 

@@ -14,6 +14,7 @@ from tfdeploy.errors import (
     CommandTimedOut,
     HostError,
     LeaseConflict,
+    NewerRun,
     OutdatedRecord,
     RunDeleted,
 )
@@ -110,7 +111,7 @@ class Agent:
         if run:
             more[RECORD] = (run.inventory.project, run.id, run.starts)
             if self._current:  # an older agent knows only the number
-                more[RECORD] += (run.launched,)
+                more[RECORD] += (run.launched, _newest(run))
         return query(request, **more)
 
     def park(self) -> None:
@@ -213,11 +214,22 @@ class Agent:
                 raise OutdatedRecord(
                     self.host, message, hint, run.id, run.starts, file, run.launched
                 )
+            if answer.get("newer") and self._record:
+                newer, file = str(answer["newer"]), self._record.inventory.file
+                raise NewerRun(self.host, message, hint, newer, self._record.id, file)
             kind = RunDeleted if answer.get("deleted") is True else AgentError
             raise kind(self.host, message, hint)
         if "failed" in answer:
             raise AgentError(self.host, f"the agent failed: {answer['failed']}")
         self._record = None
+
+
+def _newest(run: Run) -> dict[str, Any] | None:
+    """Return what a host compares with its newest run; None if the user has named this one."""
+    if run.known_newer is None:
+        return None
+    file = run.inventory.file
+    return {"known": run.known_newer, "folder": str(file.parent.resolve()), "file": file.name}
 
 
 def _is_unknown(request: Request[Any], answer: Answer) -> bool:

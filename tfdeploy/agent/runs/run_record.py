@@ -8,9 +8,10 @@ import os
 import re
 import time
 from contextlib import suppress
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
 from ...shared import filesystem, records
+from ...shared.protocol.message import Done
 from ...shared.protocol.record import to_json
 from ...shared.protocol.runs import KnownRun, KnownRuns, RecordTexts, RunRecord
 from .. import paths
@@ -30,9 +31,24 @@ def store(project: str, run: str, record: RunRecord) -> None:
     records.write(paths.record(project, run), {**first, **to_json(record)})
 
 
-def refuse_outdated(project: str, run: str, starts: int, launched: str = "") -> None:
+def refuse_outdated(
+    project: str,
+    run: str,
+    starts: int,
+    launched: str = "",
+    newest: Optional[Dict[str, Any]] = None,
+) -> None:
     """Raise Refusal if the run was started again since its `starts`-th start, the launch
-    `launched` ("": unknown): another controller has resumed or scaled it."""
+    `launched` ("": unknown): another controller has resumed or scaled it. Also if the controller
+    takes it for the `newest` run of its folder and hosts file, and has no record of a newer one.
+    """
+    newer = _find_newer(project, run, newest) if newest else ""
+    if newer:
+        raise Refusal(
+            "it has run {}, which is newer than run {}".format(newer, run),
+            "name the run that you mean: --run {} or --run {}".format(newer, run),
+            newer=newer,
+        )
     try:
         with open(paths.record(project, run), "rb") as file:
             found = FIRST.match(file.read(FIRST_BYTES))
@@ -40,13 +56,33 @@ def refuse_outdated(project: str, run: str, starts: int, launched: str = "") -> 
         return
     if not found:
         return
-    newest, other = int(found.group(1)), (found.group(2) or b"").decode()
-    if newest > starts or (newest == starts and launched and other and other != launched):
+    stored, other = int(found.group(1)), (found.group(2) or b"").decode()
+    if stored > starts or (stored == starts and launched and other and other != launched):
         raise Refusal(
             "run {} was resumed or scaled since the controller's record of it".format(run),
             "tfdeploy status --run {} takes the newer record".format(run),
             outdated=True,
         )
+
+
+def _find_newer(project: str, run: str, newest: Dict[str, Any]) -> str:
+    """Return the newest run that was started from the controller's folder and hosts file, and that
+    it does not know; "" if there is none that is newer than `run`."""
+    for other in _newest(project):
+        if other <= run:
+            return ""
+        if other not in newest["known"] and _is_from(paths.record(project, other), newest):
+            return other
+    return ""
+
+
+def _is_from(record: str, newest: Dict[str, Any]) -> bool:
+    try:
+        values = json.loads(records.read(record)["run"])
+        place = (values["folder"], values["hosts_file"])
+        return place == (newest["folder"], newest["file"]) and not values.get("sweep")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no record
+        return False
 
 
 def is_stored(project: str, run: str, record: RunRecord) -> bool:
@@ -70,8 +106,17 @@ def record(project: str, run: str) -> RecordTexts:
     try:
         found = records.read(paths.record(project, run))
         return RecordTexts(run=found["run"], hosts=found["hosts"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise Refusal("it has no record of run {}".format(run)) from None
+
+
+def forget(project: str, run: str, launched: str) -> Done:
+    """Delete the record of a run of which hosts have refused the launch `launched`: no controller
+    may take it for the newest run."""
+    file = paths.record(project, run)
+    if records.read_or_empty(dict, file).get("launched") == launched:
+        filesystem.remove_file(file)
+    return Done()
 
 
 def other_folder(project: str, run: str, record: RunRecord) -> str:

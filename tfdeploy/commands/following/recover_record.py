@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.errors import AgentError, OutdatedRecord, RunError, TfdeployError
+from tfdeploy.errors import AgentError, NewerRun, OutdatedRecord, RunError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import Fleet, answers_of, errors_of
 from tfdeploy.shared.protocol.runs import ListRecords, ReadRecord
@@ -91,6 +91,8 @@ def take_newer_record(
     another command has done it. Raises as `recover_record` and `load_inventory` do, and RunError if
     the newest one is that of the controller: two controllers started the run at the same moment.
     """
+    if isinstance(outdated, NewerRun):
+        return _recover_newer(outdated, load_inventory(outdated.hosts_file))
     if has_newer_record(outdated):
         return None
     missing = RunError(outdated.message, outdated.hint)
@@ -98,6 +100,17 @@ def take_newer_record(
     if recovered.run.launched == outdated.launched != "":
         raise _different_records(recovered.run, recovered.hosts, outdated.names)
     return recovered
+
+
+def _recover_newer(outdated: NewerRun, inventory: Inventory) -> RecoveredRun:
+    """Recover a run that is newer than the controller's newest one. Raises NewerRun if it can't be:
+    no command may take the older one for the newest."""
+    missing = RunError(f"run {outdated.run} has no record on the controller", "")
+    try:
+        return recover_record(inventory, outdated.run, missing)
+    except RunError as error:
+        outdated.message += f", and has no record on the controller: {error.message}"
+        raise outdated from None
 
 
 def _save(candidate: RecoveredRun) -> RecoveredRun:

@@ -6,7 +6,7 @@ import hashlib
 from typing import Dict, List, Optional
 
 from ..records import Launch, TaskState
-from .message import LONG_LIST, Message, Request, RunRequest, TaskRequest
+from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 from .record import field
 from .reports import RunEvent
 
@@ -124,6 +124,13 @@ class ReadRecord(RunRequest[RecordTexts]):
 
     VERB = "record"
     REPEATABLE = True
+
+
+class ForgetRecord(RunRequest[Done]):
+    """Delete the record of a run that did not start: the launch `launched`."""
+
+    REPEATABLE = True
+    launched: str
 
 
 class HeldRun(Message):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
 
 from tfdeploy.agent import paths
@@ -32,3 +35,33 @@ def test_another_launch_with_as_many_starts_is_refused_unless_one_of_them_is_unk
         run_record.refuse_outdated("p", "r", starts, launched)
     with pytest.raises(Refusal):
         run_record.refuse_outdated("p", "r", 2, "a" * 16)
+
+
+def store(run, folder="/home/a/project", file="hosts.toml", **more):
+    text = json.dumps({"folder": folder, "hosts_file": file, **more})
+    os.makedirs(paths.run("p", run), exist_ok=True)
+    run_record.store("p", run, RunRecord(starts=1, run=text, hosts=""))
+
+
+def test_a_newer_run_of_the_same_folder_and_hosts_file_is_named(root):
+    asked = {"known": ["4"], "folder": "/home/a/project", "file": "hosts.toml"}
+    store("2")
+    store("4")
+    store("5", folder="/home/b/project")
+    store("6", file="others.toml")
+    store("7", sweep=True)
+    os.makedirs(paths.run("p", "8"))  # without a record
+    run_record.refuse_outdated("p", "2", 1, "", asked)
+    store("3")
+    run_record.refuse_outdated("p", "2", 1)  # the user has named it
+    with pytest.raises(Refusal, match="it has run 3, which is newer than run 2") as refused:
+        run_record.refuse_outdated("p", "2", 1, "", asked)
+    assert refused.value.newer == "3"
+
+
+def test_only_the_record_of_the_launch_that_was_refused_is_forgotten(root):
+    os.makedirs(paths.run("p", "r"))
+    run_record.store("p", "r", RunRecord(starts=1, run="", hosts="", launched="a"))
+    for launched, is_stored in (("b", True), ("a", False), ("a", False)):
+        run_record.forget("p", "r", launched)
+        assert os.path.exists(paths.record("p", "r")) == is_stored
