@@ -12,8 +12,8 @@ from typing import Dict, Iterator, List, Tuple
 
 from ...shared.records import GpuNeed
 from ..refusal import Refusal
-from . import gpu_health, leases, process
-from .devices import vendors
+from . import leases, process
+from .devices import gpu_health, vendors
 from .devices.nvidia import Gpu, GpuProcess
 
 # The driver frees the memory of a process after its end, and a start passes its leases to

@@ -16,8 +16,8 @@ from ...shared.protocol.preflight import ImportFacts, Statement, SurveyAnswer
 from ...shared.records import GpuNeed
 from .. import children, paths
 from ..environments import marker
-from ..machine import gpu_health, gpus, logind, shared_directory
-from ..machine.devices import nvidia, vendors
+from ..machine import gpus, logind, shared_directory
+from ..machine.devices import gpu_health, nvidia, vendors
 from ..refusal import Refusal
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 from .program import IMPORT_S, exit_name, try_program

@@ -18,8 +18,7 @@ from ...shared import records
 from ...shared.filesystem import append_line, every_second, read_end
 from ...shared.protocol.reports import GpuUse
 from ...shared.records import MAX_HISTORY_BYTES, TaskState
-from ..machine import gpu_health
-from ..machine.devices import vendors
+from ..machine.devices import gpu_health, vendors
 from ..machine.devices.nvidia import MEBIBYTE
 
 MAX_REASON = 500

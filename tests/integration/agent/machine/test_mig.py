@@ -14,8 +14,8 @@ import pytest
 from support.builders import eventually, make_launch
 from support.refusals import start_refusal
 
-from tfdeploy.agent.machine import gpu_health, gpus, leases
-from tfdeploy.agent.machine.devices import nvidia, vendors
+from tfdeploy.agent.machine import gpus, leases
+from tfdeploy.agent.machine.devices import gpu_health, nvidia, vendors
 from tfdeploy.agent.reports import host_state
 from tfdeploy.agent.runs import start
 from tfdeploy.shared.records import GpuNeed

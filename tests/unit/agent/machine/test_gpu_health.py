@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdeploy.agent.machine import gpu_health
+from tfdeploy.agent.machine.devices import gpu_health
 
 DRIVER_390 = """<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v9.dtd">

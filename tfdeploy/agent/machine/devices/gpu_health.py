@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Dict, Iterator, List, Sequence, Tuple
 from xml.etree.ElementTree import Element
 
-from .devices import nvidia
+from . import nvidia
 
 KERNEL_LOG = "/dev/kmsg"
 EVERY_S = 60.0
