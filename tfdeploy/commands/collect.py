@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.commands.trials import trials_of
-from tfdeploy.errors import TfdeployError, raise_all
+from tfdeploy.errors import HostError, TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import answers_of, errors_of, unless_deleted
 from tfdeploy.hosts.pipeline import RoundPart, run_alone, run_parts
@@ -76,12 +76,14 @@ class CollectResult:
 
 @dataclass(frozen=True)
 class HostResults:
-    """What was fetched from one host; `checkpoints` only from the chief's."""
+    """What was fetched from one host; `checkpoints` only from the chief's. `error` is why it is not
+    everything."""
 
     checkpoints: FetchedCheckpoints | None
     events: int
     logs: int
     outputs: Outputs
+    error: HostError | None = None
 
 
 def collect(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
@@ -130,7 +132,7 @@ def collect_reachable(
         events=sum(results.events for results in fetched.values()),
         logs=sum(results.logs for results in fetched.values()),
         outputs=sum((results.outputs for results in fetched.values()), Outputs()),
-        errors=(*errors_of(outcomes), *unmerged),
+        errors=(*errors_of(outcomes), *(r.error for r in fetched.values() if r.error), *unmerged),
         chief_answered=checkpoints is not None or not of_chief,
         flags=run.flags,
         of_chief=of_chief and trials is None,
@@ -193,12 +195,20 @@ def _fetch(
     events, logs = _events_parts(run, placements), _logs_part(run, placements)
     fetch = partial(fetch_outputs, run=run, keeps=keeps)
     outputs = [RoundPart(partial(fetch, placement=each)) for each in placements]
-    run_parts(agent, [*checkpoints, *events, logs, *outputs])
+    parts: list[RoundPart[Any]] = [*checkpoints, *events, logs, *outputs]
+    failed = None
+    try:
+        run_parts(agent, parts)
+    except HostError as error:
+        if not any(part.has_result for part in parts):
+            raise
+        failed = error
     return HostResults(
-        checkpoints[0].result if checkpoints else None,
-        sum(part.result for part in events),
-        logs.result,
-        sum((part.result for part in outputs), Outputs()),
+        checkpoints[0].result if checkpoints and checkpoints[0].has_result else None,
+        sum(part.result for part in events if part.has_result),
+        logs.result if logs.has_result else 0,
+        sum((part.result for part in outputs if part.has_result), Outputs()),
+        failed,
     )
 
 

@@ -147,6 +147,10 @@ class RoundPart(Generic[T]):
         self._fetch = fetch
         self.is_unfinished = True
 
+    @property
+    def has_result(self) -> bool:
+        return hasattr(self, "result")
+
     def begin(self, pipeline: Pipeline) -> None:
         self._steps = self._fetch(pipeline)
 

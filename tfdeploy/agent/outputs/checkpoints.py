@@ -13,11 +13,11 @@ import os
 from itertools import islice
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from ...shared import filesystem, records, state_file
+from ...shared import filesystem, state_file
 from ...shared.filesystem import stamp
 from ...shared.protocol.outputs import HashedFile, HeldCheckpoint
-from ...shared.records import Launch
 from .. import paths
+from ..machine import stored
 
 MAX_TRIES = 100
 
@@ -98,7 +98,7 @@ class CheckpointWatch:
 
 def _checkpoint_dir(project: str, run: str, task: str) -> str:
     task_dir = paths.task(project, run, task)
-    launch = records.load(Launch, paths.launch(task_dir))
+    launch = stored.launch(task_dir)
     return paths.checkpoints(task_dir, launch.checkpoint_dir)
 
 

@@ -6,12 +6,13 @@ import os
 from itertools import islice
 from typing import Dict, List
 
-from ...shared import records
 from ...shared.event_records import EVENTS
 from ...shared.filesystem import walk
 from ...shared.protocol.outputs import EventFiles
 from ...shared.units import MAX_ENTRIES
 from .. import paths
+from ..machine import stored
+from ..refusal import Refusal
 from ..releases import copies
 
 
@@ -33,7 +34,10 @@ def events(project: str, run: str, task: str) -> EventFiles:
     if task not in paths.tasks(project, run):
         return EventFiles({})
     task_dir = paths.task(project, run, task)
-    launch = records.load(records.Launch, paths.launch(task_dir))
+    try:
+        launch = stored.launch(task_dir)
+    except Refusal:  # the verb `outputs` lists all files then
+        return EventFiles({})
     is_shared = os.path.isabs(launch.checkpoint_dir) and not launch.is_chief
     folders: Dict[str, List[str]] = {}
     for file in of_task(task_dir, "." if is_shared else launch.checkpoint_dir):

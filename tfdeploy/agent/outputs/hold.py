@@ -17,7 +17,7 @@ import shutil
 import time
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ...shared import filesystem, parallel, records
+from ...shared import filesystem, parallel
 from ...shared.protocol.message import Done
 from ...shared.protocol.outputs import (
     HELD_OUTPUTS,
@@ -34,9 +34,8 @@ from ...shared.protocol.outputs import (
     UnitToHold,
     UnreadableCheckpoint,
 )
-from ...shared.records import Launch
 from .. import paths
-from ..machine import lock
+from ..machine import lock, stored
 from . import checkpoints, held, integrity, verify
 
 MAX_TRIES = 4
@@ -55,7 +54,7 @@ def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
         yield Pinned(checkpoint_dir="", pin="", checkpoints=[], bad=[])
         return
     task_dir = paths.task(project, run, task)
-    launch = records.load(Launch, paths.launch(task_dir))
+    launch = stored.launch(task_dir)
     folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
     held_dir = paths.held(task_dir, "checkpoints")
     complete = _hold_complete(folder, held_dir, every)

@@ -18,7 +18,8 @@ from ...shared.protocol.outputs import FoundFiles, MissingPath, SpecialFile, Tas
 from ...shared.records import ENDED, Launch, TaskState
 from ...shared.units import ANY, SET, Unit, Walk
 from .. import paths
-from ..machine import lock
+from ..machine import lock, stored
+from ..refusal import Refusal
 from ..releases import copies
 from .saves import CHECKPOINT, Saves
 
@@ -35,8 +36,11 @@ def outputs(project: str, run: str, task: str) -> TaskOutputs:
     if task not in paths.tasks(project, run):
         return TaskOutputs(folder="", outputs=[], others=Total(files=0, size=0))
     task_dir = paths.task(project, run, task)
-    launch = records.load(Launch, paths.launch(task_dir))
     walk = Walk()
+    try:
+        launch = stored.launch(task_dir)
+    except Refusal as unreadable:
+        return _all_outputs(walk, task_dir, unreadable.message)
     wanted, others = _wanted_and_others(walk, task_dir, launch)
     elsewhere, elsewhere_more = Saves(task_dir, launch).elsewhere()
     return TaskOutputs(
@@ -51,6 +55,13 @@ def outputs(project: str, run: str, task: str) -> TaskOutputs:
         elsewhere=elsewhere,
         elsewhere_more=elsewhere_more,
     )
+
+
+def _all_outputs(walk: Walk, task_dir: str, why: str) -> TaskOutputs:
+    """List all files of a task of which nobody knows which are wanted."""
+    units = walk.units(paths.work(task_dir), "")
+    outputs = sorted((unit.to_message() for unit in units), key=lambda unit: -unit.mtime_ns)
+    return TaskOutputs(paths.work(task_dir), outputs, Total(files=0, size=0), incomplete=why)
 
 
 def _wanted_and_others(walk: Walk, task_dir: str, launch: Launch) -> Tuple[List[Unit], List[Unit]]:
@@ -88,7 +99,10 @@ class OutputWatch:
     def _wanted(self) -> List[Unit]:
         if not os.path.isdir(self._task_dir):  # it was never started here
             return []
-        launch = records.load(Launch, paths.launch(self._task_dir))
+        try:
+            launch = stored.launch(self._task_dir)
+        except Refusal:
+            return []
         return _wanted_and_others(Walk(), self._task_dir, launch)[0]
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Iterator, List, Sequence
 
-from ...shared import parallel, records
+from ...shared import parallel
 from ...shared.protocol.preflight import REFUSED, Peer, PeerHealth, PeersAsked, StillRunning
-from ...shared.records import NOT_GRPC, OPEN, UNREACHABLE, Launch, TaskState
+from ...shared.records import NOT_GRPC, OPEN, UNREACHABLE, Launch
 from .. import paths
-from ..machine import grpc_health, guard, lock, process
+from ..machine import grpc_health, guard, lock, process, stored
 from ..machine.peers import refusing_user
+from ..refusal import Refusal
 from ..supervision import heartbeat, signing
 
 MAX_THREADS = 32
@@ -53,8 +55,14 @@ def explain_refusal(peer: Peer, found: PeerHealth) -> PeerHealth:
 
 
 def _is_guarded(project: str, run: str) -> bool:
-    launches = map(paths.launch, _live_tasks(project, run))
-    return any(records.load(Launch, launch).network != OPEN for launch in launches)
+    return any(launch.network != OPEN for launch in _live_launches(project, run))
+
+
+def _live_launches(project: str, run: str) -> Iterator[Launch]:
+    """Yield the launches of the tasks that run here, without those that can't be read."""
+    for task_dir in _live_tasks(project, run):
+        with suppress(Refusal):
+            yield stored.launch(task_dir)
 
 
 def _source_ports(project: str, run: str) -> Sequence[int]:
@@ -76,13 +84,13 @@ def _live_tasks(project: str, run: str) -> Iterator[str]:
 def unfinished_tasks(project: str, run: str, task: str, timeout_s: float) -> StillRunning:
     """Ask the supervisor of `task`, the chief, which tasks have not reported their end to it."""
     task_dir = paths.task(project, run, task)
-    launch = records.load(Launch, paths.launch(task_dir))
+    launch = stored.launch(task_dir)
     try:
         answer, _ = heartbeat.request(launch.heartbeat, {}, timeout_s)
         return StillRunning(list(answer["going"]))
     except (OSError, signing.Untrusted):  # it has ended, and has written its last state
         others = [other for other in launch.heartbeat.tasks if other != task]
-        all_ended = records.load(TaskState, paths.state(task_dir)).others_ended
+        all_ended = stored.state(task_dir).others_ended
         return StillRunning([] if all_ended else others)
 
 
@@ -91,10 +99,9 @@ def chief_unreachable_reason(project: str, run: str, timeout_s: float) -> str:
 
     The tasks of this host get the state of the run from that supervisor.
     """
-    for task_dir in _live_tasks(project, run):
-        settings = records.load(Launch, paths.launch(task_dir)).heartbeat
+    for launch in _live_launches(project, run):
         try:
-            heartbeat.request(settings, heartbeat.WITHOUT_LISTS, timeout_s)
+            heartbeat.request(launch.heartbeat, heartbeat.WITHOUT_LISTS, timeout_s)
         except (OSError, signing.Untrusted) as error:
             return str(getattr(error, "strerror", None) or error)
         return ""

@@ -13,7 +13,7 @@ from ...shared.protocol.record import replace
 from ...shared.protocol.reports import HostQueue, QueuedRun
 from ...shared.records import Launch
 from .. import paths
-from ..machine import leases, lock, process
+from ..machine import leases, lock, process, stored
 from ..machine.devices import vendors
 from ..machine.leases import Holder
 from ..refusal import Refusal
@@ -81,8 +81,7 @@ def move(project: str, run: str, task: str, priority: int) -> Done:
     """Give a queued run another priority. Raises Refusal if it does not wait."""
     task_dir = paths.task(project, run, task)
     supervisor = lock.holder(task_dir)
-    launch = records.load(Launch, paths.launch(task_dir))
-    state = records.load(records.TaskState, paths.state(task_dir)).state
+    launch, state = stored.launch(task_dir), stored.state(task_dir).state
     if not supervisor or state != records.QUEUED:
         raise Refusal("run {} does not wait in the queue: {} is {}".format(run, task, state))
     moved = replace(launch, priority=priority)

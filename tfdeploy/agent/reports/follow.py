@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import sys
 import time
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Dict, Iterator, List, Optional, Union
 
@@ -14,6 +15,7 @@ from .. import paths
 from ..outputs import checkpoints, listing
 from ..outputs.checkpoints import CheckpointWatch
 from ..outputs.listing import OutputWatch
+from ..refusal import Refusal
 from . import status
 from .samples import Sampler
 from .tail import SelectedLines, Tail, matcher
@@ -82,7 +84,8 @@ class Follower:
         self._outputs: Optional[OutputWatch] = None
         self._reported: Dict[str, Any] = {}
         if chief in started:
-            self._saves = checkpoints.CheckpointWatch(project, run, chief)
+            with suppress(Refusal):  # its launch can't be read; `status` says it
+                self._saves = checkpoints.CheckpointWatch(project, run, chief)
             self._outputs = listing.OutputWatch(project, run, chief)
 
     def open_logs(self, lines: Optional[int], cursors: Dict[str, str], grep: str) -> None:

@@ -10,10 +10,12 @@ import os
 import time
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from ...shared import parallel, records, state_file
+from ...shared import parallel, state_file
 from ...shared.protocol.reports import HostSample, LogLines, TaskUse
-from ...shared.records import ENDED, Launch
+from ...shared.records import ENDED
 from .. import paths
+from ..machine import stored
+from ..refusal import Refusal
 from . import status, usage
 from .tail import HISTORY_BYTES, Tail
 
@@ -92,7 +94,10 @@ class Sampler:
         if not self._chief:
             return None, None
         task_dir = paths.task(self._project, self._run, self._chief)
-        launch = records.load(Launch, paths.launch(task_dir))
+        try:
+            launch = stored.launch(task_dir)
+        except Refusal:
+            return None, None
         return newest_checkpoint(paths.checkpoints(task_dir, launch.checkpoint_dir))
 
 

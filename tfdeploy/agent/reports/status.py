@@ -22,7 +22,8 @@ from ...shared.records import (
     TaskState,
 )
 from .. import paths
-from ..machine import lock
+from ..machine import lock, stored
+from ..refusal import Refusal
 
 MAX_VERSIONS_BYTES = 1 << 14
 STOPPED_BY_SIGNAL = "a signal has stopped {}; kill -CONT {} continues it"
@@ -77,7 +78,11 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
     from ..outputs import event_files
     from . import pace, progress
 
-    launch = records.load(Launch, paths.launch(task_dir))
+    try:
+        launch = stored.launch(task_dir)
+    except Refusal as unreadable:
+        why = "{}; {}".format(unreadable.message, unreadable.hint)
+        return replace(report, reason="; ".join(filter(None, [report.reason, why])))
     if report.state == QUEUED:
         from ..queue import report as queue  # rarely needed
 
@@ -137,9 +142,11 @@ def read_state(task_dir: str) -> TaskState:
     if the disk is read-only and no process is left: how it ended could not be stored."""
     supervisor = lock.holder(task_dir)
     try:
-        state = records.load(TaskState, paths.state(task_dir))
-    except (OSError, ValueError):
+        state = stored.state(task_dir)
+    except OSError:
         state = TaskState(records.STARTING, os.stat(task_dir).st_mtime)
+    except Refusal as unreadable:
+        return _unknown(task_dir, unreadable.message, is_live=supervisor is not None)
     if state.state in ENDED or supervisor is not None:
         return state
     rebooted = bool(state.boot) and state.boot != paths.boot_id()
@@ -150,6 +157,13 @@ def read_state(task_dir: str) -> TaskState:
     if state.state == QUEUED:
         reason = LEFT_QUEUE.format(reason, paths.parts_of_task(task_dir)[1])
     return replace(state, state=LOST, reason=reason)
+
+
+def _unknown(task_dir: str, why: str, is_live: bool) -> TaskState:
+    since = os.stat(task_dir).st_mtime
+    if is_live:
+        return TaskState(records.RUNNING, since, reason=why)
+    return TaskState(LOST, since, reason="{}; how it ended is not known".format(why))
 
 
 def _has_processes(task_dir: str) -> bool:

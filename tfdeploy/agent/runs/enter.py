@@ -14,10 +14,10 @@ import signal
 import sys
 from typing import Dict, List
 
-from ...shared import records
 from ...shared.protocol.runs import TaskEntrance
 from ...shared.records import Launch
 from .. import children, paths
+from ..machine import stored
 from ..machine.logind import login_shell
 from ..refusal import Refusal
 from ..supervision import spawn
@@ -35,6 +35,7 @@ def entrance(project: str, run: str, task: str) -> TaskEntrance:
             "it has no directory of {} of run {}".format(task, run),
             "the run was pruned, or its tasks were never started",
         )
+    stored.launch(task_dir)  # raises Refusal if it can't be read
     words = [sys.executable, "-S", "-E", paths.agent(), "enter", task_dir]
     return TaskEntrance(words, paths.work(task_dir))
 
@@ -46,7 +47,7 @@ def enter(task_dir: str, encoded: str) -> int:
     quotes.
     """
     words = json.loads(base64.b64decode(encoded)) or [os.environ.get("SHELL") or login_shell()]
-    launch = records.load(records.Launch, paths.launch(task_dir))
+    launch = stored.launch(task_dir)
     os.chdir(paths.work(task_dir))
     env = spawn.environment_of_user(launch, dict(os.environ), task_dir)
     # Without a terminal, sshd ends no command of a connection that is gone.

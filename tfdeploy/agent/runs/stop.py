@@ -13,11 +13,13 @@ from ...shared.outcome import STOPPED_AFTER_LOSS
 from ...shared.protocol.runs import SavedCheckpoint, Stopped, StoppedTask
 from ...shared.records import ENDED, UNKNOWN, Launch, TaskState
 from .. import paths
-from ..machine import lock, process
+from ..machine import lock, process, stored
+from ..refusal import Refusal
 from ..reports import status
 from . import disk, start_lease
 
 MARGIN_S = 10.0
+GRACE_S = 60.0  # if its launch can't be read: its supervisor knows how long it may take
 
 
 def stop(
@@ -80,7 +82,7 @@ def stop_task(
     task_dir = paths.task(project, run, task)
     mark = process.mark(project, run, task)
     launch = _read_launch(task_dir)
-    grace_s = launch.stop_grace_s if launch else 0.0
+    grace_s = launch.stop_grace_s if launch else GRACE_S
     supervisor = lock.holder(task_dir)
     while supervisor == 0:  # it has not written its pid yet
         time.sleep(0.01)
@@ -117,8 +119,8 @@ def _stop_supervisor(
 
 def _has_ended(task_dir: str) -> bool:
     try:
-        return records.load(TaskState, paths.state(task_dir)).state in ENDED
-    except (OSError, ValueError):
+        return stored.state(task_dir).state in ENDED
+    except (OSError, Refusal):
         return False
 
 
@@ -134,19 +136,22 @@ def _newest_checkpoint(task_dir: str, launch: Optional[Launch]) -> Optional[Save
 
 def _read_launch(task_dir: str) -> Optional[Launch]:
     try:
-        return records.load(Launch, paths.launch(task_dir))
-    except (OSError, ValueError, TypeError):
+        return stored.launch(task_dir)
+    except Refusal:
         return None
 
 
 def _final_state(task_dir: str) -> str:
-    """Return the state on disk. If a lost supervisor left it open, write that the task stopped."""
+    """Return the state on disk, LOST if it can't be read. If a lost supervisor left it open, write
+    that the task stopped."""
     if not os.path.isdir(task_dir):
         return UNKNOWN
     try:
-        state = records.load(TaskState, paths.state(task_dir))
-    except (OSError, ValueError):
+        state = stored.state(task_dir)
+    except OSError:
         return records.STOPPED
+    except Refusal:
+        return records.LOST
     if state.state in ENDED:
         return state.state
     stopped = TaskState(records.STOPPED, time.time(), reason=STOPPED_AFTER_LOSS)
