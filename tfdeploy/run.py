@@ -31,7 +31,7 @@ from tfdeploy.config import toml_text
 from tfdeploy.config.cluster import JOBS, Task
 from tfdeploy.config.hosts_file import hosts_flag, open_hosts_file
 from tfdeploy.config.models import Inventory
-from tfdeploy.errors import RunError
+from tfdeploy.errors import InventoryError, RunError
 from tfdeploy.folders.own_folder import OwnFolder, is_own, read_file
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import placing
@@ -165,7 +165,10 @@ def age_s(run_id: str) -> float:
 
 
 class NoRecord(RunError):
-    """The controller has no record of the run; its hosts may have one."""
+    """The controller has no record of the run, or a broken one; its hosts may have one. `run` is
+    its id, or what the user has named, None if there is no run at all."""
+
+    run: str | None = None
 
 
 @dataclass(frozen=True)
@@ -244,11 +247,19 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     try:
         found = read_folder(base / chosen)
         return found if run_id else replace(found, known_newer=_newer_than(base, chosen))
+    except InventoryError as error:
+        file = shlex.quote(str(base / chosen / "hosts.toml"))
+        raise error.with_hint(f"rm {file} has it restored from the run's hosts") from None
     except OSError:
         task = shlex.quote(chosen)
         hint = f"it names a task: tfdeploy status --task {task}, or tfdeploy logs {task}"
         hint = hint if chosen.partition(":")[0] in JOBS else newest_hint(base)
-        raise NoRecord(f'there is no run "{chosen}" in {base}', hint) from None
+        missing = NoRecord(f'there is no run "{chosen}" in {base}', hint)
+        missing.run = chosen
+        raise missing from None
+    except NoRecord as broken:
+        broken.run = chosen
+        raise
 
 
 def run_ids(base: Path) -> list[str]:
@@ -317,7 +328,10 @@ def _read_record(folder: Path) -> RecordText:
     with suppress(FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         values = json.loads(_read(folder / BOTH))
         return RecordText(str(values["run_json"]), str(values["hosts_toml"]))
-    return RecordText(_read(folder / "run.json"), _read(folder / "hosts.toml"))
+    texts = _read(folder / "run.json"), _read(folder / "hosts.toml")
+    if not all(texts):
+        raise NoRecord(f"the record of run {folder.name} is broken: it is empty, {folder}")
+    return RecordText(*texts)
 
 
 def from_record(record: RecordText, folder: Path, hosts_file: Path) -> Run:

@@ -39,7 +39,11 @@ def cut(folder):
     (folder / "run.json").write_text(text[: len(text) // 2])
 
 
-@pytest.mark.parametrize("lose", [delete, empty, cut])
+def empty_hosts(folder):
+    (folder / "hosts.toml").write_bytes(b"")
+
+
+@pytest.mark.parametrize("lose", [delete, empty, cut, empty_hosts])
 def test_stop_means_the_newest_run_though_its_record_is_lost(two_runs, lose):
     project, older, newest = two_runs
     lose(project.run_folder)
@@ -83,6 +87,16 @@ def test_a_start_that_one_host_refuses_leaves_no_record_of_a_newer_run(by_ssh):
     done = project.tf("status")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"run {project.runs[-1]}" in done.stdout
+
+
+def test_a_cut_hosts_file_of_a_record_is_named_with_what_restores_it(two_runs):
+    project, _, newest = two_runs
+    file = project.run_folder / "hosts.toml"
+    file.write_text(file.read_text()[:200])
+    done = project.tf("stop")
+    assert (done.returncode, f"rm {file} has it restored" in done.stderr) == (2, True), done.stderr
+    file.unlink()
+    assert f"run {newest} {RESTORED}" in project.tf("stop").stderr
 
 
 def test_a_deleted_record_of_an_older_run_changes_nothing(two_runs):

@@ -93,7 +93,7 @@ def find_run(hosts_file: Path, run_id: str | None, questions: Questions = NOBODY
     except runs.NoRecord as missing:
         from tfdeploy.commands.following.recover_record import recover_record
 
-        recovered = recover_record(load_inventory(hosts_file, questions), run_id, missing)
+        recovered = recover_record(load_inventory(hosts_file, questions), missing.run, missing)
         found = recovered.run
         questions.on_record(_restored(recovered))
     require_trust(found.inventory, f"the record of run {found.id}", found.flags, questions)
