@@ -55,7 +55,7 @@ MAX_RECORD_BYTES = 16 << 20
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
     "auto_ports": [], "launched": "", "data": {}, "environments": {}, "sweep": False,
-    "starts": 0, "name": "", "words": [], "left_out": [], "source": {},
+    "starts": 0, "name": "", "words": [], "left_out": [], "source": {}, "written": {},
 }  # fmt: skip
 
 
@@ -95,6 +95,8 @@ class Run:
     """The words that the command line added to the command."""
     left_out: tuple[str, ...] = ()
     """The hosts without which it was resumed; tasks of an earlier start may still run there."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """A hash of the value of each key of hosts.toml when it started, by the key's path."""
     known_newer: tuple[str, ...] | None = field(default=None, compare=False)
     """The newer runs of which the controller has a record, if no name has chosen this one: a host
     that knows another one says so. Not part of the record."""
@@ -196,6 +198,7 @@ def to_record(run: Run) -> RecordText:
         "words": list(run.words),
         "left_out": list(run.left_out),
         "source": dict(run.source),
+        "written": dict(run.written),
     }
     return RecordText(json.dumps(values, indent=1) + "\n", toml_text.write(run.inventory.to_toml()))
 
@@ -371,6 +374,7 @@ def _make_run(values: dict[str, Any], folder: Path, inventory: Inventory, plan: 
         words=tuple(values["words"]),
         left_out=tuple(values["left_out"]),
         source=values["source"],
+        written=values["written"],
     )
 
 
@@ -430,7 +434,8 @@ def parse_run_json(text: str, folder: Path) -> dict[str, Any]:
         parsed["words"] = [str(word) for word in parsed["words"]]
         parsed["left_out"] = [str(host) for host in parsed["left_out"]]
         parsed["name"] = parsed["name"] and _plain_name(parsed["name"])
-        parsed["source"] = {str(key): str(text) for key, text in dict(parsed["source"]).items()}
+        for key in ("source", "written"):
+            parsed[key] = {str(name): str(text) for name, text in dict(parsed[key]).items()}
         for key in ("data", "environments"):
             parsed[key] = {str(name): _plain_name(id_) for name, id_ in dict(parsed[key]).items()}
         parsed["starts"], parsed["launched"] = int(parsed["starts"]), str(parsed["launched"])

@@ -415,6 +415,7 @@ def test_run_json_holds_every_field(tmp_path):
         "words": [],
         "left_out": [],
         "source": {},
+        "written": {},
     }
 
 

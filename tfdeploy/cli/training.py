@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -349,7 +350,7 @@ def _follow(
             return follow(fleet, current_run, shown_following(console))
     except OutdatedRecord as outdated:  # `run` once more would start another one
         take_newer_record(outdated)
-        flags = f"{current_run.file_flag} --run {outdated.run}".lstrip()
+        flags = replace(current_run, id=outdated.run).flags
         hint = f"to follow it: tfdeploy attach {flags}"
         raise RunError(outdated.message, hint) from None
     except KeyboardInterrupt:

@@ -18,7 +18,7 @@ from tfdeploy.commands.push import StartWatcher, describe_lacking
 from tfdeploy.commands.start import launch, secret_values, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop, stop_reachable
-from tfdeploy.config import AUTO_PORTS
+from tfdeploy.config import AUTO_PORTS, edits
 from tfdeploy.errors import (
     Cancelled,
     CommandTimedOut,
@@ -34,7 +34,8 @@ from tfdeploy.errors import (
     prefix_plan_errors,
     raise_all,
 )
-from tfdeploy.formatting.hostlist import expand_list
+from tfdeploy.formatting.hostlist import expand_list, fold_names
+from tfdeploy.formatting.humanize import format_count
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet, errors_of
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
     from tfdeploy.shared.records import TaskReport
 
+MAX_KEYS = 6  # that are named
 ACTIVE = (QUEUED, STARTING, RUNNING, READY, BACKOFF)
 
 
@@ -151,6 +153,7 @@ def resume(
         new = replace(new, environments=restore_environments(fleet, new))
         if not queue:
             _refuse_awaited(fleet, new, changes)
+        _say_edits(old, changes)
         # Everything that can be refused was refused by now, while the run is as it was.
         started_at = time.monotonic()
         left_out = _begin_to_stop(old_fleet, _restrict(old, new.left_out))
@@ -206,6 +209,23 @@ def _restrict(run: Run, hosts: Sequence[str]) -> Run:
     """Return the run with only the tasks on these hosts."""
     placements = tuple(p for p in run.plan.placements if p.host in hosts)
     return replace(run, plan=replace(run.plan, placements=placements))
+
+
+def _say_edits(run: Run, changes: Changes) -> None:
+    """Say which keys of hosts.toml were edited since the start: the run continues with its record.
+    Those of hosts that the changes name are no news."""
+    named = tuple(f"hosts.{host}." for host in (*changes.without, *(h.name for h in changes.on)))
+    file, record = run.inventory.file, run.folder / "hosts.toml"
+    keys = [key for key in edits.edited(run.written, file) if not key.startswith(named or ("\0",))]
+    if keys:
+        more = f" and {format_count(len(keys) - MAX_KEYS, 'more key')}" if keys[MAX_KEYS:] else ""
+        warnings.warn(
+            f"{file.name} was edited since run {run.id} started, and the run does not use the "
+            f"edits: {', '.join(keys[:MAX_KEYS])}{more}; to use them, edit {record}, too, or for "
+            "other numbers of tasks add --with workers=8",
+            Note,
+            2,
+        )
 
 
 def _begin_to_stop(fleet: Fleet, run: Run) -> Callable[[], tuple[TfdeployError, ...]]:

@@ -18,7 +18,7 @@ from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gp
 from tfdeploy.commands.preflight.reachability import check_reachability
 from tfdeploy.commands.push import NOBODY, StartWatcher, push, refuse_missing_release
 from tfdeploy.commands.stop import stop
-from tfdeploy.config import AUTO_PORTS
+from tfdeploy.config import AUTO_PORTS, edits
 from tfdeploy.errors import (
     AgentError,
     Cancelled,
@@ -136,6 +136,7 @@ def plan_run(fleet: Fleet, intent: Intent) -> Run:
         environments=intent.environment_ids,
         name=intent.options.name,
         words=intent.options.words,
+        written=edits.digests(inventory.file),
         source=git.describe(intent.release.root, intent.release.manifest),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from contextlib import suppress
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     Payload = Callable[[], Iterable[memoryview]]  # called again if it has to be sent again
 
 A = TypeVar("A")
+RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")  # as run.py makes them
 _log = logging.getLogger(__name__)
 
 
@@ -214,9 +216,10 @@ class Agent:
                 raise OutdatedRecord(
                     self.host, message, hint, run.id, run.starts, file, run.launched
                 )
-            if answer.get("newer") and self._record:
-                newer, file = str(answer["newer"]), self._record.inventory.file
-                raise NewerRun(self.host, message, hint, newer, self._record.id, file)
+            newer = str(answer.get("newer", ""))
+            if RUN_ID.fullmatch(newer) and self._record:
+                run, file = self._record, self._record.inventory.file
+                raise NewerRun(self.host, message, hint, newer, run.id, file)
             kind = RunDeleted if answer.get("deleted") is True else AgentError
             raise kind(self.host, message, hint)
         if "failed" in answer:
