@@ -187,3 +187,16 @@ def test_a_file_that_is_gone_from_a_folder_brings_back_the_collected_folder(loca
     (folder / "d/part").unlink()
     assert "saves/7 on here is damaged: it has no part any more" in resumed(project)
     assert (folder / "d/part").read_bytes() == CONTENT
+
+
+def test_a_program_that_counts_from_the_beginning_again_continues_from_its_newest(local):
+    """The controller has a checkpoint of a higher step, which the program has replaced."""
+    project = started(local)
+    project.ok("collect")
+    folder = project.run_folder / "checkpoints"
+    for file in sorted(folder.glob("model.ckpt-3.*")):
+        (folder / file.name.replace("ckpt-3", "ckpt-999")).write_bytes(file.read_bytes())
+    state = folder / "checkpoint"
+    state.write_text(state.read_text() + 'all_model_checkpoint_paths: "model.ckpt-999"\n')
+    project.ok("stop")
+    assert "resumes from model.ckpt-3 on here" in resumed(project)

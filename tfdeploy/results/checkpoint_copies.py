@@ -18,7 +18,7 @@ from tfdeploy.shared import filesystem, state_file
 from tfdeploy.shared.protocol.outputs import HashedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
@@ -79,31 +79,31 @@ def find_newest(
             _say_damaged(bad.name, agent.host, bad.error)
         return [_parse_copy(agent.host, copy, hashes) for copy in answer.copies]
 
-    by_host = fleet.each(hosts, find)
-    copies = [*(copy for found in by_host.values() for copy in found), *copies_on_controller(new)]
+    on_hosts = [copy for found in fleet.each(hosts, find).values() for copy in found]
     near = (new.plan.chief.host, CONTROLLER)
-    copies.sort(key=lambda c: (c.step is None, -(c.step or 0), c.differs, c.host not in near))
-    chosen = next(_whole(copies, folder, hashes), None)
-    for copy in copies:
-        if chosen and copy.differs and copy is not chosen and copy.step == chosen.step:
+    # Older ones of the controller only replace damaged ones: a program may count from the beginning
+    # again, and its newest checkpoint then has a lower step.
+    collected = copies_on_controller(new)
+    while copies := [*on_hosts, *collected[:1]]:
+        copies.sort(key=lambda c: (c.step is None, -(c.step or 0), c.differs, c.host not in near))
+        chosen = copies[0] if copies[0].host != CONTROLLER else _with_hashes(copies[0], folder)
+        if chosen.host != CONTROLLER or not _differs(chosen.details, hashes):
+            break
+        _say_damaged(chosen.name, "the controller", NOT_COLLECTED)
+        collected = collected[1:]
+    else:
+        return None
+    for copy in on_hosts:
+        if copy.differs and copy.step == chosen.step:
             _say_damaged(copy.name, copy.host, NOT_COLLECTED)
     return chosen
 
 
-def _whole(
-    copies: Sequence[CheckpointCopy], folder: OwnFolder, hashes: Hashes
-) -> Iterator[CheckpointCopy]:
-    """Yield the copies that are whole, the controller's with their hashes."""
-    for copy in copies:
-        if copy.host != CONTROLLER:
-            yield copy
-            continue
-        digests = parallel.call_each(folder.sha256, copy.files, filesystem.HASH_THREADS)
-        files = [*map(HashedFile, copy.files, map(folder.size, copy.files), digests)]
-        if any(hashes.differ(file.path, file.sha256) for file in files):
-            _say_damaged(copy.name, "the controller", NOT_COLLECTED)
-        else:
-            yield replace(copy, details=tuple(files))
+def _with_hashes(copy: CheckpointCopy, folder: OwnFolder) -> CheckpointCopy:
+    """Return a copy of the controller with the sizes and hashes of its files. Raises OSError."""
+    digests = parallel.call_each(folder.sha256, copy.files, filesystem.HASH_THREADS)
+    details = map(HashedFile, copy.files, map(folder.size, copy.files), digests)
+    return replace(copy, details=tuple(details))
 
 
 def _say_damaged(name: str, place: str, why: str) -> None:
@@ -114,8 +114,12 @@ def _parse_copy(host: str, copy: HeldCopy, hashes: Hashes) -> CheckpointCopy:
     files, step = tuple(file.path for file in copy.files), state_file.step(copy.name)
     # A checkpoint without a step may be written again and again under its name.
     is_known = not copy.verified and step is not None
-    differs = is_known and any(hashes.differ(file.path, file.sha256) for file in copy.files)
+    differs = is_known and _differs(copy.files, hashes)
     return CheckpointCopy(host, copy.folder, copy.name, step, files, tuple(copy.files), differs)
+
+
+def _differs(files: Iterable[HashedFile], hashes: Hashes) -> bool:
+    return any(hashes.differ(file.path, file.sha256) for file in files)
 
 
 def copies_on_controller(run: Run) -> list[CheckpointCopy]:
