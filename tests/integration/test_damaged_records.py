@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from support.waiting import until
 
@@ -86,6 +88,24 @@ def test_a_state_that_cannot_be_read_is_what_the_history_says(project, damage):
     task = project.status()["worker:1"]
     assert (task["state"], task["exit"]) == ("STOPPED", -15)
     assert f"{file} can't be read: it" in task["reason"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_record_of_a_run_that_a_host_cannot_read_is_named(by_ssh, damage):
+    project = by_ssh.started("--hold")
+    record = project.on("two") / "runs" / project.runs[-1] / "record.json"
+    damage(record)
+    assert project.tf("status").returncode == 0
+    shutil.rmtree(project.run_folder)
+    for words in (["stop"], ["stop", record.parent.name]):
+        done = project.tf(*words)
+        assert done.returncode != 0
+        assert f"two can't read its record of run {record.parent.name}: {record}" in done.stderr
+        assert "copy that file from one, where it is whole" in done.stderr
+    other = project.on("one") / "runs" / record.parent.name / "record.json"
+    damage(other)
+    assert "can't read its record: " in project.tf("stop").stderr
+    assert len(project.processes()) == 6
 
 
 def test_a_task_of_which_neither_state_nor_history_can_be_read_is_lost(project):

@@ -92,8 +92,11 @@ def is_stored(project: str, run: str, record: RunRecord) -> bool:
 
 def recorded(project: str) -> KnownRuns:
     """List the newest runs that have a record here."""
-    summaries = (_summary(project, run) for run in _newest(project))
-    return KnownRuns([summary for summary in summaries if summary])
+    found = {run: _summary(project, run) for run in _newest(project)}
+    return KnownRuns(
+        [summary for summary in found.values() if summary],
+        [run for run in found if not found[run] and os.path.exists(paths.record(project, run))],
+    )
 
 
 def _newest(project: str) -> List[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.runs import KnownRuns
 
 # Keys of a host that hosts.toml decides, whatever a record says.
 HOST_KEYS = (
@@ -66,14 +67,42 @@ def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) 
         outcomes = fleet.outcomes(
             fleet.agents, lambda agent: _ask_records(agent, inventory.project)
         )
-        by_host = answers_of(outcomes)
+        answers = answers_of(outcomes)
+        by_host = {host: _stored(answer) for host, answer in answers.items()}
+        unreadable = [
+            (run, host)
+            for host, answer in answers.items()
+            for run in answer.unreadable
+            if runs.ID.fullmatch(run)
+        ]
         records = {r for stored in by_host.values() for r in stored if run_id in (None, r.id)}
         records = records if run_id else {r for r in records if r.id not in of_others}
         for stored in sorted(records, reverse=True):
             candidate = _fetch(fleet, inventory, stored, by_host)
+            _refuse_unreadable(inventory, candidate, unreadable)
             if run_id or (candidate.differing == () and not candidate.run.of_sweep):
                 return _save(candidate)
+    for run, host in sorted(unreadable, reverse=True):
+        if run_id in (None, run):
+            file = _record_file(inventory, host, run)
+            hint = f"restore runs/ of the controller, or end its processes on {host} by hand"
+            raise RunError(f"{missing.message}, and {host} can't read its record: {file}", hint)
     raise _not_found(missing, errors_of(outcomes))
+
+
+def _refuse_unreadable(
+    inventory: Inventory, found: RecoveredRun, unreadable: Sequence[tuple[str, str]]
+) -> None:
+    """Raise RunError if a host of a run can't read its record, which others have."""
+    for host in found.differing:
+        if (found.run.id, host) in unreadable:
+            file = _record_file(inventory, host, found.run.id)
+            message = f"{host} can't read its record of run {found.run.id}: {file}"
+            raise RunError(message, f"copy that file from {found.hosts[0]}, where it is whole")
+
+
+def _record_file(inventory: Inventory, host: str, run_id: str) -> str:
+    return f"{inventory.host(host).root}/{inventory.project}/runs/{run_id}/record.json"
 
 
 def has_newer_record(outdated: OutdatedRecord) -> bool:
@@ -127,12 +156,16 @@ def _different_records(run: Run, hosts: Sequence[str], others: Sequence[str]) ->
     )
 
 
-def _ask_records(agent: Agent, project: str) -> set[StoredRecord]:
-    known = agent.ask(ListRecords(project)).runs
-    for run in known:
+def _ask_records(agent: Agent, project: str) -> KnownRuns:
+    answer = agent.ask(ListRecords(project))
+    for run in answer.runs:
         if not runs.ID.fullmatch(run.id):
             raise AgentError(agent.host, f"invalid answer: {run.id!r:.40} is not the id of a run")
-    return {StoredRecord(run.id, run.starts, run.digest) for run in known}
+    return answer
+
+
+def _stored(answer: KnownRuns) -> set[StoredRecord]:
+    return {StoredRecord(run.id, run.starts, run.digest) for run in answer.runs}
 
 
 def _fetch(

@@ -96,7 +96,10 @@ class KnownRun(Message):
 
 
 class KnownRuns(Message):
+    """`unreadable` are runs whose record can't be read."""
+
     runs: List[KnownRun]
+    unreadable: List[str] = field(default_factory=list)
 
 
 class ListRecords(Request[KnownRuns]):
