@@ -61,7 +61,7 @@ def damage(checkpoints: Path) -> None:
 
 def test_the_newest_good_checkpoint_is_fetched_and_bad_ones_are_reported(project):
     done = project.tf("collect", "--json")
-    assert done.returncode == 0
+    assert done.returncode == 0, done.stderr
     [checkpoint] = json.loads(done.stdout)["checkpoints"]
     assert (checkpoint["name"], checkpoint["verified"]) == ("ckpt-1", True)
     assert (project.run_folder / "checkpoints" / DATA.format(1)).is_file()
@@ -72,8 +72,27 @@ def test_the_newest_good_checkpoint_is_fetched_and_bad_ones_are_reported(project
 
 def test_with_all_the_bad_checkpoints_stay_on_the_host(project):
     done = project.tf("collect", "--all")
-    assert done.returncode == 0
+    assert done.returncode == 0, done.stderr
     assert "checkpoints/ckpt-1\n" in done.stdout
     assert "ckpt-3 is broken" in done.stdout
     folder = project.run_folder / "checkpoints"
     assert sorted(os.listdir(folder)) == ["checkpoint", DATA.format(1), "ckpt-1.index"]
+
+
+def test_a_resume_replaces_what_tensorflow_cannot_read_by_what_was_collected(project):
+    """The task still ran when its files were damaged: their times say nothing."""
+    work = project.work("worker:0")
+    assert warm.run("-c", SAVE.replace('"checkpoints"', '"backup"'), cwd=work).returncode == 0
+    whole = {step: (work / "backup" / DATA.format(step)).read_bytes() for step in range(1, 5)}
+    project.ok("collect")
+    damage(work / "backup")
+    project.ok("stop")
+    done = project.tf("resume")
+    assert done.returncode == 0, done.stderr
+    found = {step: (work / "backup" / DATA.format(step)).read_bytes() for step in range(1, 5)}
+    assert found == whole
+    for name in ("backup/ckpt-4", "backup/ckpt-3"):
+        assert f"{name} on here is damaged: " in done.stderr
+    assert "the collected copy replaces it" in done.stderr
+    assert "ckpt-4 on here is damaged: " in done.stderr
+    assert "resumes from ckpt-1 on here" in done.stdout

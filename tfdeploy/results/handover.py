@@ -151,7 +151,8 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
         states = _newest_sets(damaged, [*whole.values(), *sent])
         sent = [unit for unit in sent if unit.path not in states]
         if sent:
-            bad = [present[unit.path] for unit in sent if unit.path in damaged]
+            # Of a checkpoint without one of its files, the others are no unit on the host.
+            bad = [present.get(unit.path, unit) for unit in sent if unit.path in damaged]
             replaced = [path for unit in bad for path in unit.files]
             _deliver(agent, new, folder, sent, digests, replaced=replaced)
         for state, unit in states.items():
