@@ -69,25 +69,28 @@ def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) 
         )
         answers = answers_of(outcomes)
         by_host = {host: _stored(answer) for host, answer in answers.items()}
-        unreadable = [
-            (run, host)
-            for host, answer in answers.items()
-            for run in answer.unreadable
-            if runs.ID.fullmatch(run)
-        ]
+        unreadable = _unreadable(answers)
         records = {r for stored in by_host.values() for r in stored if run_id in (None, r.id)}
         records = records if run_id else {r for r in records if r.id not in of_others}
         for stored in sorted(records, reverse=True):
+            if not run_id and unreadable and unreadable[0][0] > stored.id:
+                break  # the newest run is another one
             candidate = _fetch(fleet, inventory, stored, by_host)
             _refuse_unreadable(inventory, candidate, unreadable)
             if run_id or (candidate.differing == () and not candidate.run.of_sweep):
                 return _save(candidate)
-    for run, host in sorted(unreadable, reverse=True):
+    for run, host in unreadable:
         if run_id in (None, run):
             file = _record_file(inventory, host, run)
-            hint = f"restore runs/ of the controller, or end its processes on {host} by hand"
+            hint = f"its processes must be ended on {host}; an older run is named with --run"
             raise RunError(f"{missing.message}, and {host} can't read its record: {file}", hint)
     raise _not_found(missing, errors_of(outcomes))
+
+
+def _unreadable(answers: Mapping[str, KnownRuns]) -> list[tuple[str, str]]:
+    """Return the runs whose record a host can't read, and that host, the newest first."""
+    found = ((run, host) for host, answer in answers.items() for run in answer.unreadable)
+    return sorted((each for each in found if runs.ID.fullmatch(each[0])), reverse=True)
 
 
 def _refuse_unreadable(
