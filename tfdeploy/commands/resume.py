@@ -34,7 +34,7 @@ from tfdeploy.errors import (
     prefix_plan_errors,
     raise_all,
 )
-from tfdeploy.formatting.hostlist import expand_list, fold_names
+from tfdeploy.formatting.hostlist import expand_list
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
