@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Callable, Sequence
 
+from ..shared import filesystem
 from .machine import process
 
 PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
@@ -79,7 +80,7 @@ def _detach(log: str, descriptors: Sequence[int]) -> None:
     os.setsid()
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDONLY)
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    output, _ = filesystem.open_log(log)
     for number, source in enumerate((null, output, output)):
         os.dup2(source, number)
     for number in [int(name) for name in os.listdir("/proc/self/fd")]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Placement
+    from tfdeploy.results.events_and_logs import Fetched
     from tfdeploy.run import Run
 
 
@@ -76,14 +77,14 @@ class CollectResult:
 
 @dataclass(frozen=True)
 class HostResults:
-    """What was fetched from one host; `checkpoints` only from the chief's. `error` is why it is not
-    everything."""
+    """What was fetched from one host; `checkpoints` only from the chief's. `errors` are why it is
+    not everything."""
 
     checkpoints: FetchedCheckpoints | None
     events: int
     logs: int
     outputs: Outputs
-    error: HostError | None = None
+    errors: tuple[TfdeployError, ...]
 
 
 def collect(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
@@ -132,7 +133,11 @@ def collect_reachable(
         events=sum(results.events for results in fetched.values()),
         logs=sum(results.logs for results in fetched.values()),
         outputs=sum((results.outputs for results in fetched.values()), Outputs()),
-        errors=(*errors_of(outcomes), *(r.error for r in fetched.values() if r.error), *unmerged),
+        errors=(
+            *errors_of(outcomes),
+            *(error for results in fetched.values() for error in results.errors),
+            *unmerged,
+        ),
         chief_answered=checkpoints is not None or not of_chief,
         flags=run.flags,
         of_chief=of_chief and trials is None,
@@ -144,9 +149,10 @@ def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
 
     def fetch(agent: Agent) -> None:
         placements = run.plan.placements_on(agent.host)
-        events = _events_parts(run, placements)
+        parts = [*_events_parts(run, placements), _logs_part(run, placements)]
         with disk_errors(agent):
-            run_parts(agent, [*events, _logs_part(run, placements)])
+            run_parts(agent, parts)
+        raise_all(_errors_of(parts))
 
     with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
         fleet.each(run.plan.hosts, fetch)
@@ -156,8 +162,10 @@ def collect_events(fleet: Fleet, run: Run) -> list[TfdeployError]:
     """Fetch events only; return the errors of hosts."""
 
     def fetch(agent: Agent) -> None:
+        parts = _events_parts(run, run.plan.placements_on(agent.host))
         with disk_errors(agent):
-            run_parts(agent, _events_parts(run, run.plan.placements_on(agent.host)))
+            run_parts(agent, parts)
+        raise_all(_errors_of(parts))
 
     hosts = (p.host for p in run.plan.placements if events_and_logs.has_events(run, p))
     with exclusive(run, fleet.transfers, EVENTS):
@@ -196,23 +204,27 @@ def _fetch(
     fetch = partial(fetch_outputs, run=run, keeps=keeps)
     outputs = [RoundPart(partial(fetch, placement=each)) for each in placements]
     parts: list[RoundPart[Any]] = [*checkpoints, *events, logs, *outputs]
-    failed = None
+    failed: list[TfdeployError] = []
     try:
         run_parts(agent, parts)
     except HostError as error:
         if not any(part.has_result for part in parts):
             raise
-        failed = error
+        failed = [error]
     return HostResults(
         checkpoints[0].result if checkpoints and checkpoints[0].has_result else None,
-        sum(part.result for part in events if part.has_result),
-        logs.result if logs.has_result else 0,
+        sum(part.result.count for part in events if part.has_result),
+        logs.result.count if logs.has_result else 0,
         sum((part.result for part in outputs if part.has_result), Outputs()),
-        failed,
+        (*_errors_of([*events, logs]), *failed),
     )
 
 
-def _events_parts(run: Run, placements: Sequence[Placement]) -> list[RoundPart[int]]:
+def _errors_of(parts: Sequence[RoundPart[Fetched]]) -> tuple[TfdeployError, ...]:
+    return tuple(error for part in parts if part.has_result for error in part.result.errors)
+
+
+def _events_parts(run: Run, placements: Sequence[Placement]) -> list[RoundPart[Fetched]]:
     return [
         RoundPart(partial(events_and_logs.fetch_events, run=run, placement=each))
         for each in placements
@@ -220,7 +232,7 @@ def _events_parts(run: Run, placements: Sequence[Placement]) -> list[RoundPart[i
     ]
 
 
-def _logs_part(run: Run, placements: Sequence[Placement]) -> RoundPart[int]:
+def _logs_part(run: Run, placements: Sequence[Placement]) -> RoundPart[Fetched]:
     return RoundPart(partial(events_and_logs.fetch_logs, run=run, placements=placements))
 
 

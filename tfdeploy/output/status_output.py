@@ -43,6 +43,7 @@ def print_status(console: Console, status: RunStatus) -> None:
     _print_ending(console, status)
     _print_left_out(console, status)
     _print_notices(console, status)
+    _print_log_problems(console, status)
     _print_exposed(console, status)
     console.print_notes(status.slow)
     console.printed.tasks.clear()
@@ -92,6 +93,14 @@ def _print_notices(console: Console, status: RunStatus) -> None:
         if task.report and task.report.notice:
             log = f"supervisor.log of {task.placement.task} on {task.placement.host}"
             console.print_sentence(f"{task.report.notice} (see {log})")
+
+
+def _print_log_problems(console: Console, status: RunStatus) -> None:
+    """Print whose log can't be read."""
+    for task in status.tasks:
+        if task.report and task.report.log_problem:
+            name = f"{task.placement.task} on {task.placement.host}"
+            console.print_sentence(f"{name}: {task.report.log_problem}")
 
 
 def _print_exposed(console: Console, status: RunStatus) -> None:

@@ -10,6 +10,7 @@ runs/<run>/logs/                  every task's, each with <task>.history.jsonl: 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, TransferFailed
@@ -17,6 +18,7 @@ from tfdeploy.folders.own_folder import Budget
 from tfdeploy.results.fetch import GrowingFetch, announced
 from tfdeploy.results.run_folder import task_request
 from tfdeploy.shared.event_records import EVENTS
+from tfdeploy.shared.filesystem import GONE
 from tfdeploy.shared.protocol.outputs import ListEvents
 from tfdeploy.shared.protocol.reports import Logs
 
@@ -31,12 +33,21 @@ if TYPE_CHECKING:
 # What one collect may add of a task's event files. Nobody announces their size, because they grow.
 EVENTS_BYTES = 4 << 30
 MB = 1 << 20
+MAX_NAMED = 3
 HISTORIES = ("history", "gpus", "pace", "trials")
 
 
-def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[int]:
-    """Fetch the event files of a task that `has_events`; return their number. Raises as `FileFetch`
-    does, and OSError."""
+@dataclass(frozen=True)
+class Fetched:
+    """The number of event files, or of logs, that came, and why others did not."""
+
+    count: int
+    errors: tuple[TransferFailed, ...]
+
+
+def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[Fetched]:
+    """Fetch the event files of a task that `has_events`. Raises as `FileFetch` does, and
+    OSError."""
     listed = pipeline.send(ListEvents(**task_request(run, placement)))
     yield
     folders = listed.answer().folders
@@ -46,11 +57,12 @@ def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[in
             raise AgentError(pipeline.agent.host, f"it names a file {name!r:.80}, which is refused")
     below = "" if _is_first(run, placement) else f"/{placement.task.file_name}"
     dest = (run.open() / f"events{below}").within(Budget(EVENTS_BYTES))
-    fetches = [GrowingFetch(pipeline, source, dest, files) for source, files in folders.items()]
+    fetches = [
+        (source, GrowingFetch(pipeline, source, dest, files)) for source, files in folders.items()
+    ]
     yield
-    for fetch in fetches:
-        _refuse_missing(pipeline.agent, fetch.receive())
-    return len(names)
+    missing = [path for source, fetch in fetches for path in _paths(source, fetch.receive())]
+    return Fetched(len(names) - len(missing), _errors(pipeline.agent, missing))
 
 
 def has_events(run: Run, placement: Placement) -> bool:
@@ -63,12 +75,9 @@ def _is_first(run: Run, placement: Placement) -> bool:
     return placement == run.plan.chief or bool(run.inventory.trials.points)
 
 
-def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) -> Steps[int]:
+def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) -> Steps[Fetched]:
     """Fetch the logs of one host's tasks, with the older part of a rotated log and the
-    tasks' histories.
-
-    Return the number of tasks whose log came. Raises as `FileFetch` does, and OSError.
-    """
+    tasks' histories. Raises as `FileFetch` does, and OSError."""
     listed = pipeline.send(Logs(run.inventory.project, run.id))
     yield
     answer = listed.answer()
@@ -81,12 +90,33 @@ def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) ->
     present = [name for name in wanted if name in answer.names]
     fetch = GrowingFetch(pipeline, answer.folder, dest, present)
     yield
-    _refuse_missing(pipeline.agent, fetch.receive())
-    return len({*present} & {*names})
+    missing = {**_gone(tasks, answer.names), **fetch.receive()}
+    arrived = {*present}.difference(missing)
+    errors = _errors(pipeline.agent, _paths(answer.folder, missing))
+    return Fetched(len(arrived & {*names}), errors)
 
 
-def _refuse_missing(agent: Agent, names: Sequence[str]) -> None:
-    """Raise TransferFailed if files did not come."""
-    if names:
-        message = f"{names[0]} does not come: it is gone, or larger than a collect takes"
-        raise TransferFailed(agent.host, message, "tfdeploy fetch fetches a file of any size")
+def _gone(tasks: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Return the logs that were deleted: those of tasks that have a history. While a log is
+    rotated, only its next file is there."""
+    there = {*names}
+    started = (f"{task}.log" for task in tasks if f"{task}.history.jsonl" in there)
+    return {log: GONE for log in started if there.isdisjoint((log, f"{log}.new"))}
+
+
+def _paths(folder: str, missing: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the paths on the host of the files that did not come, and why."""
+    return [(f"{folder}/{name}", why) for name, why in missing.items()]
+
+
+def _errors(agent: Agent, problems: Sequence[tuple[str, str]]) -> tuple[TransferFailed, ...]:
+    """Return why files did not come. A host may have many of them: the first ones are named."""
+    more = f", as {len(problems) - MAX_NAMED} more do not" if len(problems) > MAX_NAMED else ""
+    return tuple(
+        TransferFailed(agent.host, f"{path} does not come: it {why}{more}", _hint(why))
+        for path, why in problems[:MAX_NAMED]
+    )
+
+
+def _hint(why: str) -> str:
+    return "tfdeploy fetch fetches a file of any size" if "larger" in why else ""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 GROWTH_BYTES = 64 << 20
 MIN_PIECE = 1 << 16  # bytes of all pieces of a file but the last one
 GIGA = 1e9
+MISSING = "is gone, or larger than one transfer takes"  # an older agent does not say more
 SILENCE_S = 60.0
 # A host copies, reads and hashes what it holds before it answers: 100 GB, twice, at 100 MB/s.
 HOLD_TIMEOUT_S = 2000.0
@@ -65,9 +66,11 @@ class FileFetch:
         """Return how many bytes of a file may be missing; with more, the file does not come."""
         return BULK
 
-    def receive(self) -> list[str]:
-        """Write what arrives; return the names of the files that did not come: they are gone, not
-        regular, or too large. Raises AgentError if an answer was not requested, and HostError."""
+    def receive(self) -> dict[str, str]:
+        """Write what arrives; return why the other files did not come, by their names.
+
+        Raises AgentError if an answer was not requested, and HostError."""
+        problems: dict[str, str] = {}
         received: dict[str, int] = {}  # where the next piece of each file begins
         with self._agent.transfers.begin(self._agent.host, self._total) as transfer:
             for piece in self._reply.answers() if self._reply else ():
@@ -76,11 +79,15 @@ class FileFetch:
                     # It might send without end, or have the file written once for each byte.
                     message = f"it sent a piece of {piece.path} twice, or not in order"
                     raise AgentError(self._agent.host, message)
+                if piece.problem:
+                    problems[piece.path], received[piece.path] = piece.problem, -1
+                    continue
                 self._write(piece, data)
                 is_last = len(data) < MIN_PIECE
                 received[piece.path] = -1 if is_last else piece.begin + len(data)
                 transfer(piece.path, transfer.there + len(data))
-        return [name for name in self._present if name not in received]
+        absent = {name: MISSING for name in self._present if name not in received}
+        return {**absent, **problems}
 
     def _unpack(self, piece: Piece) -> bytes:
         """Return the data of a piece, if it was requested and is not too large."""
@@ -90,6 +97,8 @@ class FileFetch:
         last = self._present[name][0] + self._limit
         if not 0 <= piece.begin <= last or piece.mtime_ns < 0:
             raise AgentError(host, f"it sent {name} with an invalid position or time")
+        if piece.problem:
+            return b""
         unpacked = zlib.decompressobj()
         try:
             data = unpacked.decompress(base64.b64decode(piece.data), BULK + 1)

@@ -1,5 +1,9 @@
 """Read, open, hash, compare, replace, move, link or copy a file, append to one that stays small;
-walk through a folder, or remove it; recognize a full disk."""
+walk through a folder, or remove it; recognize a full disk, and what is no file.
+
+Users and programs may put a FIFO, a link or a device where a file was. No function here waits for
+one, and no write goes into one.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,16 @@ Shorten = Callable[[List[bytes]], List[bytes]]
 PRIVATE = 0o600
 CHUNK = 1 << 16
 BLOCK = 1 << 20
+FOUND = ".found"  # the ending of what was in the place of a log
+GONE = "is gone"
 HASH_THREADS = 8  # for several files: hashlib releases the interpreter's lock
 # What programs print if the disk is full: strerror of ENOSPC and EDQUOT.
 NO_SPACE = ("No space left on device", "Disk quota exceeded")
 
 
 def read_bytes(path: str) -> bytes:
-    """Return the content of a file. Raises OSError."""
-    with open(path, "rb", buffering=0) as file:
+    """Return the content of a regular file, or of the one that a link leads to. Raises OSError."""
+    with os.fdopen(open_regular(path, 0), "rb", buffering=0) as file:
         return file.read()
 
 
@@ -40,7 +46,7 @@ def read_if_possible(path: str) -> bytes:
 def read_end(path: str, size: int) -> bytes:
     """Return the last `size` bytes of a file; b"" if it can't be read."""
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path, 0), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - size))
             return file.read(size)
     except OSError:
@@ -84,8 +90,7 @@ def append_line(path: str, line: bytes, max_bytes: int, shorten: Shorten = newes
     If the file would exceed `max_bytes`, first keep only what `shorten` returns of its lines, about
     half of them. Return whether it was asked. Raises OSError; then nothing was appended.
     """
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, PRIVATE)
+    descriptor = open_to_append(path, os.O_RDWR)
     try:
         size = os.fstat(descriptor).st_size
         if size + len(line) > max_bytes:
@@ -104,13 +109,81 @@ def append_line(path: str, line: bytes, max_bytes: int, shorten: Shorten = newes
 
 
 def open_regular(path: str, flags: int = os.O_NOFOLLOW) -> int:
-    """Open a regular file to read it; return its descriptor. Raises OSError, also if it is none."""
-    # Do not block on a fifo that no process writes to.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
+    """Open a regular file to read it; return its descriptor. Raises OSError, also if it is none:
+    then its strerror says what it is."""
+    return _open_regular(path, os.O_RDONLY | flags)
+
+
+def open_to_append(path: str, access: int = os.O_WRONLY) -> int:
+    """Open a regular file to append to it, or make one that only this user can read; return its
+    descriptor. Raises OSError, as `open_regular` does."""
+    return _open_regular(path, access | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
+
+
+def open_log(path: str) -> Tuple[int, str]:
+    """Open a log to append to it; what else is at its path is renamed to <path>.found.
+
+    Return its descriptor, and what was there, such as "is a FIFO, not a file" ("": a log, or
+    nothing). Raises OSError.
+    """
+    try:
+        return open_to_append(path), ""
+    except OSError as error:
+        os.replace(path, path + FOUND)
+        return open_to_append(path), problem_of(error)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    try:
+        # Do not block on a FIFO that no other process has open.
+        descriptor = os.open(path, flags | os.O_NONBLOCK, PRIVATE)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link, a FIFO, a folder
+            raise _not_a_file(path) from None
+        raise
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise FileNotFoundError(path)
+    raise _not_a_file(path)
+
+
+def _not_a_file(path: str) -> OSError:
+    return OSError(errno.EINVAL, "is {}, not a file".format(kind(path)), path)
+
+
+def kind(path: str) -> str:
+    """Return what is at a path, such as "a FIFO"; "gone" if nothing is."""
+    try:
+        if os.path.islink(path):
+            return "a link to {}".format(os.readlink(path))
+        mode = os.lstat(path).st_mode
+    except OSError:  # it was removed
+        return "gone"
+    kinds = (
+        (stat.S_ISREG, "a file"),
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+    )
+    return next((name for is_kind, name in kinds if is_kind(mode)), "a device")
+
+
+def file_problem(path: str) -> str:
+    """Return why a path is no regular file that can be read, such as "is a FIFO, not a file"; ""
+    if it is one."""
+    try:
+        os.close(open_regular(path))
+    except OSError as error:
+        return problem_of(error)
+    return ""
+
+
+def problem_of(error: OSError) -> str:
+    """Return what is wrong with a file by the error of opening it, such as "is gone"."""
+    words = str(error.strerror)
+    if error.errno == errno.ENOENT:
+        return GONE
+    return words if error.errno == errno.EINVAL else "can't be opened: {}".format(words.lower())
 
 
 def stamp(file: Union[str, int]) -> Tuple[int, ...]:
@@ -213,7 +286,7 @@ def remove_file(path: str) -> None:
 def sha256(path: str) -> str:
     """Return the hash of a file's content in hex. Raises OSError."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with os.fdopen(open_regular(path, 0), "rb") as file:
         for block in iter(lambda: file.read(BLOCK), b""):
             digest.update(block)
     return digest.hexdigest()

@@ -460,6 +460,8 @@ class TaskReport(Record):
     """What its log says about the training."""
     log: List[str] = field(default_factory=list)
     """The last lines of its log, if they were requested; --json requests none."""
+    log_problem: str = ""
+    """Why its log can't be read; "" if it can."""
     notice: str = ""
     """Which notification of the run's end has failed; "" if none has."""
     exposed: str = ""
@@ -491,7 +493,7 @@ def write(path: str, data: Any, mode: int = 0o666) -> None:
 
 def _overwrite(path: str, text: bytes) -> None:
     """Write in one call the blocks that the file has already: this works on a full disk too."""
-    descriptor = os.open(path, os.O_WRONLY)
+    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
         os.pwrite(descriptor, text, 0)
         os.ftruncate(descriptor, len(text))
@@ -505,8 +507,8 @@ def load(kind: Type[R], path: str) -> R:
 
 
 def read(path: str) -> Any:
-    with open(path, encoding="utf-8", errors="surrogatepass") as file:
-        return json.load(file)
+    """Return the JSON in a file. Raises OSError, also if it is no regular file, and ValueError."""
+    return json.loads(filesystem.read_bytes(path).decode("utf-8", "surrogatepass"))
 
 
 def read_or_empty(kind: Type[R], path: str) -> R:

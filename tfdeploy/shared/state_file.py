@@ -24,7 +24,8 @@ ESCAPED_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 def read(folder: str) -> List[str]:
     """Return the checkpoints that a folder's state file names, newest first; [] if it has none."""
     try:
-        with open(os.path.join(folder, STATE), encoding="utf-8", errors="replace") as file:
+        descriptor = filesystem.open_regular(os.path.join(folder, STATE), 0)
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
             return parse(file.read(MAX_CHARACTERS))
     except OSError:
         return []

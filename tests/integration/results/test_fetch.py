@@ -50,7 +50,7 @@ def fetch(agent, source, folder, files=FILES, kind=FileFetch):
 
 def test_small_files_come_over_the_session_with_their_times(agent, source, tmp_path):
     os.utime(source / "a.log", ns=(1, 1_234_567_890_123_456_789))
-    assert fetch(agent, source, tmp_path / "dest") == []
+    assert fetch(agent, source, tmp_path / "dest") == {}
     assert (tmp_path / "dest" / "a.log").read_text() == "one\n"
     assert (tmp_path / "dest" / "sub" / "b").read_bytes() == b""
     assert (tmp_path / "dest" / "a.log").stat().st_mtime_ns == 1_234_567_890_123_456_789
@@ -66,7 +66,7 @@ def test_a_growing_file_is_continued_in_place_whatever_its_size(agent, source, t
     for more in (b"", b"yz", b"y" * 3_000_000):
         with (source / "a.log").open("ab") as file:
             file.write(more)
-        assert fetch(agent, source, tmp_path / "dest", kind=GrowingFetch) == []
+        assert fetch(agent, source, tmp_path / "dest", kind=GrowingFetch) == {}
         assert copy.read_bytes() == (source / "a.log").read_bytes()
         assert copy.stat().st_mtime_ns == (source / "a.log").stat().st_mtime_ns
     assert copy.stat().st_ino == inode
@@ -86,7 +86,7 @@ def test_a_file_that_grew_or_was_rewritten_is_the_same_after_the_fetch(
     dest = tmp_path / "dest"
     fetch(agent, source, dest)
     (source / "a.log").write_text(content)
-    assert fetch(agent, source, dest) == []
+    assert fetch(agent, source, dest) == {}
     assert (dest / "a.log").read_text() == content
 
 
@@ -108,7 +108,8 @@ def test_of_a_file_that_grew_only_the_new_part_is_sent(agent, source, tmp_path, 
 def test_a_file_that_is_too_large_does_not_come(agent, source, tmp_path, monkeypatch):
     monkeypatch.setattr(fetch_module, "BULK", 1000)
     (source / "a.log").write_bytes(os.urandom(1001))
-    assert fetch(agent, source, tmp_path / "dest") == ["a.log"]
+    why = "is larger than one transfer takes"
+    assert fetch(agent, source, tmp_path / "dest") == {"a.log": why}
     assert not (tmp_path / "dest" / "a.log").exists()
 
 
@@ -131,7 +132,7 @@ def test_a_growing_file_comes_within_the_budget(agent, source, tmp_path):
         with Pipeline(agent) as pipeline:
             within = dest.within(Budget(budget))
             fetched = GrowingFetch(pipeline, os.fspath(source), within, ["a.log"])
-            assert fetched.receive() == missing
+            assert [*fetched.receive()] == missing
     assert (dest.path / "a.log").read_bytes() == (source / "a.log").read_bytes()
 
 
@@ -144,12 +145,13 @@ def test_only_regular_files_are_fetched(agent, source, tmp_path, kind):
         "folder": os.mkdir,
     }[kind]
     make(source / "a.log")
-    assert fetch(agent, source, tmp_path / "dest") == ["a.log"]
+    what = {"link": "a link to /etc/hostname", "fifo": "a FIFO", "folder": "a folder"}[kind]
+    assert fetch(agent, source, tmp_path / "dest") == {"a.log": f"is {what}, not a file"}
     assert not (tmp_path / "dest" / "a.log").exists()
 
 
 def test_a_missing_file_does_not_come(agent, source, tmp_path):
-    assert fetch(agent, source, tmp_path / "dest", ["absent", "a.log"]) == ["absent"]
+    assert fetch(agent, source, tmp_path / "dest", ["absent", "a.log"]) == {"absent": "is gone"}
 
 
 def test_a_link_at_the_destination_is_replaced_and_not_followed(agent, source, tmp_path):

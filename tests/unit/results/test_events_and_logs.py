@@ -51,7 +51,7 @@ def fetch_events(pipeline, run):
         if events_and_logs.has_events(run, p)
     ]
     run_rounds(pipeline, parts)
-    return sum(part.result for part in parts)
+    return sum(part.result.count for part in parts)
 
 
 def test_only_the_chief_and_the_evaluator_are_asked_for_events(tmp_path, monkeypatch):
@@ -59,7 +59,7 @@ def test_only_the_chief_and_the_evaluator_are_asked_for_events(tmp_path, monkeyp
 
     def fetch(pipeline, source, dest, files):
         folders.append(dest.path)
-        return SimpleNamespace(receive=list)
+        return SimpleNamespace(receive=dict)
 
     monkeypatch.setattr(events_and_logs, "GrowingFetch", fetch)
     pipeline = Pipeline(events=EventFiles({"/a": [EVENTS], "/b": [f"y/{EVENTS}", f"z/{EVENTS}"]}))

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tfdeploy.shared import filesystem
+from tfdeploy.shared import filesystem, records
 
 
 def test_replace_file_replaces_a_file_and_leaves_nothing_beside_it(tmp_path):
@@ -46,3 +46,54 @@ def test_a_file_without_a_name_has_its_data_from_the_start(monkeypatch, is_old):
     with os.fdopen(descriptor, "rb") as file:
         assert filesystem.read_bytes(f"/proc/self/fd/{descriptor}") == b"a summary"
         assert file.read() == b"a summary"
+
+
+def make_fifo(path):
+    os.mkfifo(path)
+
+
+def make_socket(path):
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.path.relpath(path))
+
+
+def make_link(path):
+    os.symlink("/etc/hostname", path)
+
+
+ODD = {"a FIFO": make_fifo, "a socket": make_socket, "a folder": os.mkdir, "a link": make_link}
+
+
+@pytest.fixture(params=ODD)
+def odd(request, tmp_path, monkeypatch):
+    """A path at which something else than a file is, and what it is."""
+    monkeypatch.chdir(tmp_path)
+    path = os.fspath(tmp_path / "odd")
+    ODD[request.param](path)
+    return path, request.param
+
+
+def test_what_is_no_file_is_named_and_nothing_waits_for_it(odd):
+    path, what = odd
+    assert filesystem.file_problem(path).startswith(f"is {what}")
+    with pytest.raises(OSError, match=what):
+        filesystem.open_regular(path)
+    if what != "a link":  # through a link a file may be read
+        assert filesystem.read_if_possible(path) == filesystem.read_end(path, 10) == b""
+        with pytest.raises(OSError, match=what):
+            records.read(path)
+
+
+def test_nothing_is_appended_to_what_is_no_file(odd):
+    path, _ = odd
+    with pytest.raises(OSError):
+        filesystem.append_line(path, b"line\n", 1000)
+
+
+def test_a_file_has_no_problem_and_one_that_is_gone_has(tmp_path):
+    file = tmp_path / "file"
+    assert filesystem.file_problem(os.fspath(file)) == "is gone"
+    file.write_text("content")
+    assert filesystem.file_problem(os.fspath(file)) == ""

@@ -47,7 +47,8 @@ def adopt(descriptor: int) -> None:
 def holder(task_dir: str) -> Optional[int]:
     """Return the pid of the task's supervisor, 0 if it has not written it yet, None without one."""
     try:
-        descriptor = os.open(paths.lock(task_dir), os.O_RDONLY)  # the disk may be read-only
+        # Only to read: the disk may be read-only.
+        descriptor = os.open(paths.lock(task_dir), os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     try:

@@ -17,7 +17,7 @@ import struct
 import subprocess
 from typing import Dict, List
 
-from ...shared import state_file
+from ...shared import filesystem, state_file
 from ...shared.protocol.outputs import UnitToHold
 from ...shared.units import FILE, MODEL_FILES, SAVED_MODEL, SET
 from . import verify
@@ -115,7 +115,7 @@ def _safetensors_error(path: str) -> str:
 
 
 def _hdf5_header_error(path: str) -> str:
-    with open(path, "rb") as file:
+    with os.fdopen(filesystem.open_regular(path, 0), "rb") as file:
         header = file.read(64)
         size = file.seek(0, os.SEEK_END)
     if not header.startswith(HDF5_MAGIC):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from ...shared import records, state_file
+from ...shared import filesystem, records, state_file
 from ...shared.event_records import EVENTS
 from ...shared.protocol.outputs import FoundFiles, MissingPath, SpecialFile, TaskOutputs, Total
 from ...shared.records import ENDED, Launch, TaskState
@@ -150,7 +149,7 @@ def _files(path: str, name: str) -> Iterator[Tuple[str, Tuple[int, int]]]:
 def _missing(name: str, path: str) -> MissingPath:
     link = os.path.realpath(path) if os.path.islink(path) else ""
     is_folder = os.path.isdir(path) and not link
-    what = _kind_of_special(path) if os.path.exists(path) and not (link or is_folder) else ""
+    what = filesystem.kind(path) if os.path.exists(path) and not (link or is_folder) else ""
     return MissingPath(name, _names_beside(path), link, is_folder, what)
 
 
@@ -179,7 +178,7 @@ def special_files(walk: Walk, task_dir: str, launch: Launch) -> List[SpecialFile
     roots = tuple(os.path.join(os.path.realpath(folder), "") for folder in kept)
     of_release = copies.of_launch(launch)
     return [
-        SpecialFile(path, _kind_of_special(full_path), os.path.islink(full_path))
+        SpecialFile(path, filesystem.kind(full_path), os.path.islink(full_path))
         for full_path, path in walk.special
         if path not in launch.links
         and not _is_link_into(roots, full_path)
@@ -190,17 +189,6 @@ def special_files(walk: Walk, task_dir: str, launch: Launch) -> List[SpecialFile
 def _is_link_into(roots: Tuple[str, ...], path: str) -> bool:
     is_live_link = os.path.islink(path) and os.path.exists(path)
     return is_live_link and os.path.join(os.path.realpath(path), "").startswith(roots)
-
-
-def _kind_of_special(path: str) -> str:
-    try:
-        if os.path.islink(path):
-            return "a link to {}".format(os.readlink(path))
-        mode = os.lstat(path).st_mode
-    except OSError:  # it was removed
-        return "gone"
-    kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
-    return next((name for is_kind, name in kinds if is_kind(mode)), "a device")
 
 
 def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> Iterator[Unit]:

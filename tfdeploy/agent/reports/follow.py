@@ -83,6 +83,7 @@ class Follower:
         self._saves: Optional[CheckpointWatch] = None
         self._outputs: Optional[OutputWatch] = None
         self._reported: Dict[str, Any] = {}
+        self._problems: Dict[str, str] = {}
         if chief in started:
             with suppress(Refusal):  # its launch can't be read; `status` says it
                 self._saves = checkpoints.CheckpointWatch(project, run, chief)
@@ -111,6 +112,9 @@ class Follower:
         for log in self.logs:
             for chunk in log.read(reports[log.task].state in ENDED):
                 yield _lines_event(log, chunk)
+            note = status.new_problem(reports[log.task], self._problems)
+            if note:
+                yield _lines_event(log, note)
         chief_ended = self._chief in reports and reports[self._chief].state in ENDED
         for name in self._saves.poll(chief_ended) if self._saves else ():
             yield NewCheckpoint(name)

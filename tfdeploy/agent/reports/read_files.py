@@ -14,6 +14,7 @@ from .. import paths
 from ..outputs import held
 
 PIECE = 1 << 20
+TOO_LARGE = "is larger than one transfer takes"
 
 
 def logs(project: str, run: str) -> LogFiles:
@@ -27,19 +28,22 @@ def read_files(folder: str, files: List[Tuple[str, int, str]], limit: int) -> It
 
     `files` are `(path, size, sha256)`: the caller has the first `size` bytes, with this hash. If
     the file still starts with these bytes, the pieces continue after them, otherwise they start at
-    byte 0. A file of which nothing is missing yields one empty piece. Skips a file that is not
-    regular, and one of which more than `limit` bytes are missing.
+    byte 0. A file of which nothing is missing yields one empty piece. Of a file that can't be read,
+    is not regular, or lacks more than `limit` bytes, the piece only says so.
     """
     flags = 0 if held.has(folder) else os.O_NOFOLLOW  # there, links lead to what is held
     for path, size, sha256 in files:
         try:
             opened = filesystem.open_regular(os.path.join(folder, path), flags)
-        except OSError:
+        except OSError as error:
+            yield Piece(path, problem=filesystem.problem_of(error))
             continue
         with os.fdopen(opened, "rb") as file:
             info = os.fstat(file.fileno())
             start = size if size and _starts_with(file, size, sha256) else 0
-            if info.st_size - start <= limit:
+            if info.st_size - start > limit:
+                yield Piece(path, problem=TOO_LARGE)
+            else:
                 for begin, data in _pieces(file, start, info.st_size):
                     yield Piece(path, mtime_ns=info.st_mtime_ns, begin=begin, data=data)
 

@@ -53,6 +53,7 @@ class Sampler:
         self._processes = usage.ProcessTable(project, run)
         self._host = usage.HostTable()
         self._counted_s: Optional[float] = None
+        self._problems: Dict[str, str] = {}
         self._logs = [
             _NewestLines(task, paths.log(project, run, task), lines, cursors.get(task))
             for task in self._tasks
@@ -70,6 +71,9 @@ class Sampler:
         self.ended = all(has_ended.values())
         used = self._processes.read()
         logs = [log.read(has_ended[log.task]) for log in self._logs]
+        of_task = {report.task: report for report in reports}
+        for log in logs:
+            log.lines += status.new_problem(of_task[log.task], self._problems)
         checkpoint, age_s = self._checkpoint()
         yield HostSample(
             host=self._host.read(),

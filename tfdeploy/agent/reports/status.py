@@ -63,6 +63,7 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
         cause=state.cause,
         planned=state.planned,
         log=last_lines(log, tail) if tail else [],
+        log_problem=log_problem(log, state.state in ENDED),
         notice=_notice(task_dir),
         exposed="" if state.state in ENDED else state.exposed,
         gpus=_gpus(task_dir),
@@ -170,6 +171,22 @@ def _has_processes(task_dir: str) -> bool:
     from ..machine import process  # rarely needed
 
     return bool(process.task_processes(process.mark(*paths.parts_of_task(task_dir))))
+
+
+def log_problem(path: str, has_ended: bool) -> str:
+    """Return why a log can't be read, "" if it can. One that is gone is made again, by the
+    supervisor of a task that has not ended."""
+    problem = filesystem.file_problem(path)
+    if not problem or (problem == filesystem.GONE and not has_ended):
+        return ""
+    return "its log {} {}".format(path, problem)
+
+
+def new_problem(report: TaskReport, shown: Dict[str, str]) -> List[str]:
+    """Return the line that shows why a task's log can't be read, unless it was `shown`, by task."""
+    before, shown[report.task] = shown.get(report.task, ""), report.log_problem
+    is_new = report.log_problem not in ("", before)
+    return ["… {}".format(report.log_problem)] if is_new else []
 
 
 def last_lines(path: str, count: int) -> List[str]:

@@ -19,13 +19,14 @@ from collections import deque
 from contextlib import contextmanager
 from typing import BinaryIO, Callable, Deque, Iterator, List, Optional, Tuple
 
+from ...shared import filesystem
 from ..refusal import Refusal
 
 CHUNK = 256 * 1024
 HISTORY_BYTES = 64 * 1024  # old lines are searched from the end of a file in steps of this size
 FINGERPRINT_BYTES = 1024
 PROGRESS_BAR_S = 10.0  # an epoch of Keras is one line and may take an hour
-LINES_LOST = "… lines lost: the log was rotated before they were read"
+LINES_LOST = "… lines may be lost: the log was rotated or replaced before they were read"
 
 
 class Tail:
@@ -152,7 +153,7 @@ def _open_files(path: str) -> List[BinaryIO]:
 
 def _open(path: str) -> Optional[BinaryIO]:
     try:
-        return open(path, "rb", buffering=0)
+        return os.fdopen(filesystem.open_regular(path), "rb", buffering=0)
     except OSError:
         return None
 

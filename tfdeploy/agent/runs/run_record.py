@@ -50,7 +50,7 @@ def refuse_outdated(
             newer=newer,
         )
     try:
-        with open(paths.record(project, run), "rb") as file:
+        with os.fdopen(filesystem.open_regular(paths.record(project, run)), "rb") as file:
             found = FIRST.match(file.read(FIRST_BYTES))
     except OSError:
         return

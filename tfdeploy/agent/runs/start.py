@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Dict, Iterator, List, Optional
 
-from ...shared import records
+from ...shared import filesystem, records
 from ...shared.filesystem import PRIVATE
 from ...shared.protocol.record import replace
 from ...shared.protocol.runs import RunRecord
@@ -155,7 +155,7 @@ def _start_in_scope(scope: List[str], task_dir: str, log: str, descriptors: List
     """Start the supervisor as a new Python in another scope: processes of this login end with
     it."""
     words = ["supervise", task_dir, *map(str, descriptors)]
-    with open(log, "ab") as output:
+    with os.fdopen(filesystem.open_log(log)[0], "ab") as output:
         subprocess.Popen(
             [*scope, sys.executable, "-S", "-E", paths.agent(), *words],
             stdin=subprocess.DEVNULL,

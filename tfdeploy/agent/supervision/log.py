@@ -1,7 +1,8 @@
 """The log of a task: a pipe takes what its processes print, and two files keep the newest part.
 
 <task>.log grows to half of the limit, then replaces <task>.log.1. A full disk costs lines, never
-the task: if a print failed, it would end the task.
+the task: if a print failed, it would end the task. If somebody deletes the log or puts something
+else in its place, a new one starts and says so.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import struct
 import termios
 import threading
 import time
-from typing import BinaryIO, Optional
+from contextlib import suppress
+from typing import BinaryIO, Optional, Tuple
+
+from ...shared import filesystem
 
 CHUNK = 1 << 16
 TAIL = 1 << 15
@@ -23,6 +27,9 @@ FLUSH_S = 2.0
 # Many small prints are collected in the pipe, so that not each of them wakes the supervisor.
 COLLECT_S = 0.05
 COLLECT_BYTES = CHUNK // 8
+LOOK_EVERY_S = 1.0  # whether the log is still there, if the task prints nothing
+DELETED = "was deleted;"
+MOVED = "{}; that is now {}, and"
 
 
 class TaskLog:
@@ -41,7 +48,9 @@ class TaskLog:
         self._copy: Optional[BinaryIO] = None
         self._copied_bytes = 0
         self._is_busy = False
-        self._file = _open(path)
+        self._file = -1
+        self._stamp = (0, 0)
+        self._open_again()
         self._source, self.descriptor = os.pipe()
         self._collects = _enlarge(self.descriptor)
         threading.Thread(target=self._pump, daemon=True).start()
@@ -62,11 +71,14 @@ class TaskLog:
             copy.close()
         if path:
             self._copied_bytes = 0
-            self._copy = os.fdopen(_open(path), "ab", buffering=0)
+            self._copy = os.fdopen(filesystem.open_log(path)[0], "ab", buffering=0)
 
     def _pump(self) -> None:
         while True:
-            select.select([self._source], [], [])
+            ready, _, _ = select.select([self._source], [], [], LOOK_EVERY_S)
+            self._look()
+            if not ready:
+                continue
             self._is_busy = True
             chunk = os.read(self._source, CHUNK)
             last_grew_at, self.grew_at = self.grew_at, time.monotonic()
@@ -81,6 +93,29 @@ class TaskLog:
             is_small = self._collects and len(chunk) < COLLECT_BYTES
             if is_small and self.grew_at < last_grew_at + 2 * COLLECT_S:
                 time.sleep(COLLECT_S)
+
+    def _look(self) -> None:
+        """Start a new log if this one was deleted or replaced."""
+        try:
+            if _stamp(os.lstat(self.path)) != self._stamp:
+                self._open_again()
+        except FileNotFoundError:
+            with suppress(OSError):  # its folder is gone, too, or the disk is full
+                self._open_again(DELETED)
+        except OSError:
+            pass
+
+    def _open_again(self, found: str = "") -> None:
+        """Open the log. Say in it what was `found` in its place. Raises OSError."""
+        before = self._file
+        self._file, moved = filesystem.open_log(self.path)
+        self._stamp = _stamp(os.fstat(self._file))
+        if before >= 0:
+            os.close(before)
+        if moved:
+            found = MOVED.format(moved, os.path.basename(self.path) + filesystem.FOUND)
+        if found:
+            self._write("[tfdeploy: the log {} a new one starts here]\n".format(found).encode())
 
     def _append(self, chunk: bytes) -> None:
         excess = os.fstat(self._file).st_size + len(chunk) - self._max_file_bytes
@@ -108,17 +143,18 @@ class TaskLog:
     def _rotate(self) -> None:
         new_path = self.path + ".new"
         try:
-            file = _open(new_path)  # first: without a free inode the current file is kept
+            # First: without a free inode the current file is kept.
+            file = filesystem.open_to_append(new_path)
             os.replace(self.path, self.path + ".1")
             os.replace(new_path, self.path)
         except OSError:
             return
         os.close(self._file)
-        self._file = file
+        self._file, self._stamp = file, _stamp(os.fstat(file))
 
 
-def _open(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+def _stamp(info: os.stat_result) -> Tuple[int, int]:
+    return info.st_dev, info.st_ino
 
 
 def _enlarge(pipe: int) -> bool:

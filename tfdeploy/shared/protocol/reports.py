@@ -270,17 +270,20 @@ class Follow(RunRequest[RunEvent]):
 
 
 class Piece(Message):
-    """A part of a file from byte `begin` on, compressed with zlib and encoded with base64."""
+    """A part of a file from byte `begin` on, compressed with zlib and encoded with base64; or why
+    the file is left out."""
 
     path: str
-    mtime_ns: int
-    begin: int
-    data: str
+    mtime_ns: int = 0
+    begin: int = 0
+    data: str = ""
+    problem: str = ""
 
 
 class ReadFiles(Request[Piece]):
     """Read what files have gained. Each file: its path below `folder`, and the size and SHA-256 of
-    what the controller has. Files that lack more than `limit` bytes are left out."""
+    what the controller has. Files that lack more than `limit` bytes are left out, and what is no
+    regular file."""
 
     REPEATABLE = True
     folder: str

@@ -95,8 +95,14 @@ def test_a_task_that_never_started_is_skipped(log):
     assert follow_events(tasks=("worker:1",)) == []
 
 
-def test_a_missing_log_yields_no_lines(log):
-    assert kinds(follow_events()) == [StateChange]
+def test_a_missing_log_of_a_task_that_has_ended_is_named(log):
+    assert lines_of(follow_events()) == [f"… its log {log} is gone"]
+
+
+def test_what_replaced_a_log_is_named_also_to_a_follower_who_selects_lines(log):
+    os.mkfifo(log)
+    note = f"… its log {log} is a FIFO, not a file"
+    assert lines_of(follow_events()) == lines_of(follow_events(grep="nothing")) == [note]
 
 
 def test_follow_resumes_at_its_cursors_across_a_rotation(log):

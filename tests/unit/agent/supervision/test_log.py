@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.task_log import SMALL, contents, write
+from support.waiting import until
 
 from tfdeploy.agent.supervision import log as logs
 from tfdeploy.agent.supervision.log import TaskLog
@@ -176,3 +177,53 @@ def test_the_old_file_is_kept_if_no_new_one_can_be_created(log):
     old, new = contents(log)
     assert old + new == (b"x" * 99 + b"\n") * 200 + b"y\nz\n"
     assert len(new) < 100
+
+
+# What somebody else did to its file
+
+
+def test_a_deleted_log_is_made_again_and_says_so(log):
+    write(log, b"one\n")
+    os.remove(log.path)
+    write(log, b"two\n")
+    [_, text] = contents(log)
+    assert text.splitlines() == [b"[tfdeploy: the log was deleted; a new one starts here]", b"two"]
+
+
+def test_a_deleted_log_is_made_again_even_if_the_task_is_silent(log, monkeypatch):
+    monkeypatch.setattr(logs, "LOOK_EVERY_S", 0.01)
+    write(log, b"one\n")
+    os.remove(log.path)
+    write(log, b" ")  # wakes it once
+    os.remove(log.path)
+    until(lambda: os.path.exists(log.path), "a new log")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/null", path)])
+def test_what_replaced_a_log_is_moved_aside_and_named(log, make):
+    write(log, b"one\n")
+    os.remove(log.path)
+    make(log.path)
+    write(log, b"two\n")
+    first, second = contents(log)[1].splitlines()
+    assert first.startswith(b"[tfdeploy: the log is a ")
+    assert first.endswith(b"; that is now ps-0.log.found, and a new one starts here]")
+    assert second == b"two"
+    assert os.path.lexists(log.path + ".found")
+
+
+def test_a_log_that_an_editor_has_written_again_is_continued(log):
+    write(log, b"one\n")
+    Path(log.path + "~").write_bytes(b"edited\n")
+    os.replace(log.path + "~", log.path)
+    write(log, b"two\n")
+    assert contents(log)[1] == b"edited\ntwo\n"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/null", path)])
+def test_a_supervisor_that_starts_moves_aside_what_is_no_log(tmp_path, make):
+    path = os.fspath(tmp_path / "ps-0.log")
+    make(path)
+    log = TaskLog(path, 2 * SMALL)
+    write(log, b"one\n")
+    assert contents(log)[1].splitlines()[1:] == [b"one"]

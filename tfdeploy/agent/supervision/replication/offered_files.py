@@ -62,7 +62,8 @@ class OfferedFiles:
         text = self._lists.get(file)
         if text is not None:
             return text[offset : offset + PIECE]
-        with open(os.path.join(self._folder, file), "rb") as source:
+        descriptor = filesystem.open_regular(os.path.join(self._folder, file), 0)
+        with os.fdopen(descriptor, "rb") as source:
             source.seek(offset)
             piece = source.read(PIECE)
             info = os.fstat(source.fileno())
