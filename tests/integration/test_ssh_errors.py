@@ -638,7 +638,7 @@ START_FILES = {
     r"printf 'no \033[1mlicence\n' >&2; exit 3": RUNS_NOTHING.format(
         r"it exits with 3: no \x1b[1mlicence"
     ),
-    "exec sh": RUNS_NOTHING.format("it exits with 0: it printed nothing"),
+    "exec sh": "one: a start file of its login shell replaces it by another shell\n",
     "exec cat": RUNS_NOTHING.format("it exits with 0: it printed nothing"),
     "exec yes": RUNS_NOTHING.format("it prints without end: y; y"),
     "read answer": "one: a start file of its login shell reads the input of tfdeploy's commands\n",
@@ -653,7 +653,7 @@ def test_a_login_shell_that_runs_no_command_is_named(site, sshd, monkeypatch, st
     with pytest.raises(CommandFailed) as failed:
         ask(site)
     assert str(failed.value).startswith(START_FILES[start_file])
-    assert failed.value.hint.startswith("try: ssh one true; then correct ")
+    assert failed.value.hint.startswith("try: ssh one true; then correct its start file: ")
 
 
 @pytest.mark.slow

@@ -70,15 +70,21 @@ class LogFile:
 
 
 class _LogHandler(logging.Handler):
-    """A handler that writes records as lines that begin with the time."""
+    """A handler that writes records as lines, which begin with the time unless `text` makes
+    others."""
 
-    def __init__(self, write: Callable[[str], object]) -> None:
-        super().__init__()
-        self._write = write
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        level: int = logging.NOTSET,
+        text: Callable[[logging.LogRecord], str] | None = None,
+    ) -> None:
+        super().__init__(level)
+        self._write, self._text = write, text or _line
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError, ValueError):  # a full disk or a closed terminal stops no command
-            self._write(f"{_line(record)}\n")
+            self._write(f"{self._text(record)}\n")
 
 
 @contextmanager
@@ -90,7 +96,7 @@ def logged(command: str, verbosity: int) -> Iterator[None]:
     file, started = _open(command), time.monotonic()
     last_path = file.path if file else None
     handlers = [_LogHandler(file.write)] if file else []
-    handlers += [_LogHandler(lambda text: sys.stderr.write(text))] if verbosity else []
+    handlers += [_on_standard_error(verbosity)]
     names = [OWN, *(OTHERS if verbosity > 1 else ())]
     with closing(file) if file else nullcontext(), _handled_by(handlers, names):
         words = ["tfdeploy", *shown(sys.argv[1:])]
@@ -107,6 +113,17 @@ def logged(command: str, verbosity: int) -> Iterator[None]:
             raise
         finally:
             _log.debug("the command took %.3f s", time.monotonic() - started)
+
+
+def _on_standard_error(verbosity: int) -> _LogHandler:
+    """Return a handler that prints all records with -v, else only what the user waits for."""
+
+    def write(text: str) -> None:
+        sys.stderr.write(text)  # a display of Rich replaces it for a while
+
+    if verbosity:
+        return _LogHandler(write)
+    return _LogHandler(write, logging.WARNING, lambda record: escape_line(record.getMessage()))
 
 
 def shown(arguments: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_session import TIMEOUT_S, AgentExited, Answer, Query, Session, query
 from tfdeploy.hosts.byte_progress import Transfers
-from tfdeploy.hosts.login_shell import CHECK_AFTER_S, find_problem
+from tfdeploy.hosts.login_shell import CHECK_AFTER_S, SLOW, START_S, LoginShell, never_starts, probe
 from tfdeploy.shared.protocol.message import (
     ABSENT,
     ANOTHER_VERSION,
@@ -164,9 +164,23 @@ class Agent:
             try:
                 return session.answer(CHECK_AFTER_S, max_bytes)
             except CommandTimedOut:
-                if problem := find_problem(self.transport, self.host):
-                    raise problem from None
+                shell = probe(self.transport, self.host)
+                if shell.problem:
+                    raise shell.problem from None
+                if not shell.runs:
+                    return self._wait_for(shell, session, timeout_s, max_bytes)
         return session.answer(timeout_s, max_bytes)
+
+    def _wait_for(
+        self, shell: LoginShell, session: Session, timeout_s: float | None, max_bytes: int
+    ) -> Answer:
+        """Return the answer of an agent that the login shell has not started yet."""
+        _log.warning("%s: %s", self.host, SLOW)
+        left_s = min(timeout_s or START_S, START_S)
+        try:
+            return session.answer(left_s, max_bytes)
+        except CommandTimedOut:
+            raise never_starts(self.host, left_s, shell.printed) from None
 
     def _session(self, *, repeatable: bool) -> Session:
         with self._lock:

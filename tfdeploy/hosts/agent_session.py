@@ -9,10 +9,10 @@ import zlib
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfdeploy.errors import AgentError, CommandTimedOut
-from tfdeploy.hosts.login_shell import prints_without_end
+from tfdeploy.hosts.login_shell import NOISE_BYTES, prints_without_end
 from tfdeploy.shared.protocol.message import COMPRESSED, MARK
 from tfdeploy.shared.protocol.record import to_json
 
@@ -87,6 +87,7 @@ class Session:
         self._stream = stream
         self._lines: deque[bytes] = deque()
         self._rest: list[bytes] = []  # the parts of the line that has not ended
+        self._has_mark = False  # whether an answer begins in what was read
         self._is_stuck = False
 
     def write(self, query: bytes, payload: Iterable[memoryview] = ()) -> None:
@@ -126,14 +127,12 @@ class Session:
             if not chunk:
                 raise AgentExited(self._stream.result())
             received += len(chunk)
+            self._has_mark = self._has_mark or MARK.encode() in b"".join([*self._rest[-1:], chunk])
+            if not self._has_mark and received > NOISE_BYTES:
+                raise prints_without_end(self.host, chunk)
             if received > max_bytes:
-                self._raise_too_long(chunk, max_bytes)
+                raise AgentError(self.host, f"invalid answer: more than {max_bytes} bytes")
             self._split(chunk)
-
-    def _raise_too_long(self, chunk: bytes, max_bytes: int) -> NoReturn:
-        if not self.has_answered and MARK.encode() not in b"".join([*self._rest, chunk]):
-            raise prints_without_end(self.host, chunk)
-        raise AgentError(self.host, f"invalid answer: more than {max_bytes} bytes")
 
     def _split(self, chunk: bytes) -> None:
         """Add what was read to the lines, at a cost that does not grow with a line's length."""

@@ -83,7 +83,7 @@ class Fleet:
         self,
         hosts: Iterable[str],
         act: Callable[[Agent], R],
-        on_wait: Callable[[Mapping[str, R | TfdeployError]], None] = lambda outcomes: None,
+        on_wait: Callable[[Mapping[str, R | TfdeployError]], None] | None = None,
     ) -> dict[str, R | TfdeployError]:
         """Call `act` for every host in parallel; return what it returned, or the error it raised.
 
@@ -91,7 +91,8 @@ class Fleet:
         longer (see Waiting). Ctrl-C, or `cancel`, skips the hosts that have not started, and waits
         only shortly for the others.
         """
-        waiting = Waiting(on_wait)
+        names = list(hosts)
+        waiting = Waiting(names, on_wait)
 
         def act_on(host: str) -> R | TfdeployError:
             agent = self.agents[host]
@@ -111,7 +112,6 @@ class Fleet:
             self.cancellation.check()
             waiting.check()
 
-        names = list(hosts)
         self.cancellation.check()
         outcomes = parallel.call_each(act_on, names, THREADS, check)
         self.cancellation.check()  # the calls may have ended because of it

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from tfdeploy.errors import AgentError, CommandTimedOut, TfdeployError
 from tfdeploy.hosts.events import Event, EventQueue, HostIsBack, may_return
 from tfdeploy.hosts.parallel import Cancellation
+from tfdeploy.hosts.silence import Silence
 from tfdeploy.shared.protocol.reports import Follow, HostSample, LogLines, StateChange
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class Following:
         self._closed = threading.Event()
         self._finishing = threading.Event()
         self._active_hosts = {agent.host for agent in subscriptions}
+        self._silence = Silence(self._active_hosts)
         self._connecting = threading.Semaphore(MAX_CONNECTING)
         self._listeners = [
             threading.Thread(target=self._listen, args=(agent, subscription), daemon=True)
@@ -149,11 +151,16 @@ class Following:
         it is followed forever, (host, HostIsBack) comes when it answers again. Raises Cancelled.
         """
         while self._active_hosts and not self._closed.is_set():
-            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            left_s = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
+            quiet_s = self._silence.left_s()
             try:
-                host, event = self._next_event(left_s)
+                host, event = self._next_event(min(left_s, quiet_s))
             except queue.Empty:
-                return
+                if left_s <= quiet_s:
+                    return
+                self._silence.check()
+                continue
+            self._silence.end(host)
             if event is None:
                 self._active_hosts.discard(host)
             else:
@@ -176,11 +183,11 @@ class Following:
         answers = {host: stream.next_answer for host, stream in streams.items()}
         return {host: answer for host, answer in answers.items() if answer is not None}, errors
 
-    def _next_event(self, limit_s: float | None) -> tuple[str, Event | None]:
+    def _next_event(self, limit_s: float) -> tuple[str, Event | None]:
         """Wait for an event, up to `limit_s`. Raises queue.Empty, and Cancelled."""
         if self._cancellation.event is None:
-            return self._events.get(limit_s)
-        end = math.inf if limit_s is None else time.monotonic() + limit_s
+            return self._events.get(None if limit_s == math.inf else limit_s)
+        end = time.monotonic() + limit_s
         while True:
             self._cancellation.check()
             left_s = max(0.0, end - time.monotonic())

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfdeploy.errors import Cancelled
+from tfdeploy.hosts.silence import Silence
 from tfdeploy.shared import parallel
 
 if TYPE_CHECKING:
@@ -72,8 +73,13 @@ def _wait(ended: queue.SimpleQueue[None]) -> None:
 class Waiting(Generic[R]):
     """The outcomes so far. One thread calls `check`, any thread `add`."""
 
-    def __init__(self, on_wait: Callable[[Mapping[str, R | TfdeployError]], None]) -> None:
+    def __init__(
+        self,
+        hosts: Iterable[str],
+        on_wait: Callable[[Mapping[str, R | TfdeployError]], None] | None = None,
+    ) -> None:
         self._on_wait = on_wait
+        self._silence = Silence(hosts)
         self._outcomes: dict[str, R | TfdeployError] = {}
         self._reported = 0
         self._last_s = time.monotonic()
@@ -81,10 +87,14 @@ class Waiting(Generic[R]):
     def add(self, host: str, outcome: R | TfdeployError) -> None:
         self._last_s = time.monotonic()
         self._outcomes[host] = outcome
+        self._silence.end(host)
 
     def check(self) -> None:
         """Call `on_wait` with the outcomes so far if there are new ones, and none came for a
-        while."""
+        while. Without, say after a longer time which hosts are waited for."""
+        if not self._on_wait or not self._outcomes:
+            self._silence.check()
+            return
         is_quiet = time.monotonic() - self._last_s > QUIET_S
         if is_quiet and len(self._outcomes) > self._reported:
             outcomes = self._outcomes.copy()  # another thread may add one

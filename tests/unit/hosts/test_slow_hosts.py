@@ -45,7 +45,7 @@ def test_what_the_others_answered_is_reported_while_one_is_waited_for(fleet, mon
 
 def test_the_same_outcomes_are_reported_once():
     reports = []
-    waited = parallel.Waiting(reports.append)
+    waited = parallel.Waiting(["h0", "h1"], reports.append)
     waited.add("h0", 1)
     for _ in range(3):
         waited._last_s = 0.0  # long ago
