@@ -32,6 +32,7 @@ from tfdeploy.config.cluster import JOBS, Task
 from tfdeploy.config.hosts_file import hosts_flag, open_hosts_file
 from tfdeploy.config.models import Inventory
 from tfdeploy.errors import InventoryError, RunError
+from tfdeploy.folders.disk_errors import explain
 from tfdeploy.folders.own_folder import OwnFolder, is_own, read_file
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import placing
@@ -227,8 +228,7 @@ def save(run: Run) -> None:
         folder.remove(BOTH)
         folder.write(PLAN, [_to_signed_plan(run, record).encode()])
     except OSError as error:
-        where = error.filename or run.folder
-        raise RunError(f"{where} can't be written: {error.strerror}") from None
+        raise RunError(*explain(error, run.folder)) from None
 
 
 def make_output_folder(folder: OwnFolder) -> None:
@@ -267,8 +267,21 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
 
 def run_ids(base: Path) -> list[str]:
     """Return the ids of the runs, the oldest first: what is a link, or belongs to somebody else, is
-    none."""
-    return sorted(file.parent.name for file in base.glob("*/run.json") if is_own(file.parent))
+    none. Raises RunError if a folder can't be read: the newest run may be in it."""
+    try:
+        return sorted(each.name for each in base.iterdir() if is_own(each) and _has_record(each))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise RunError(*explain(error, base)) from None
+
+
+def _has_record(folder: Path) -> bool:
+    """Return whether a run's folder has a record. Raises OSError if that can't be known."""
+    with suppress(FileNotFoundError):
+        (folder / "run.json").lstat()
+        return True
+    return False
 
 
 def release_id(hosts_file: Path, release: str) -> str:

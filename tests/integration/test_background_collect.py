@@ -277,7 +277,8 @@ def test_files_that_do_not_fit_on_the_disk_are_refused_before_they_are_fetched(w
     room = os.statvfs(run.folder)
     with Fleet(run.inventory) as fleet:
         [agent] = fleet.agents.values()
-        with pytest.raises(TransferFailed, match=r"take [\d.]+ GB, but .* has [\d.]+ GB free"):
+        message = r"[\d.]+ .B of its files do not fit .* has [\d.]+ .B free of "
+        with pytest.raises(TransferFailed, match=message):
             fetch.check_free_space(agent, run.open(), {"a": room.f_frsize * room.f_blocks})
 
 

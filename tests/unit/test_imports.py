@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "formatting": (),
     "errors": ("formatting",),
     "documents": ("errors", "shared"),
-    "folders": ("errors",),
+    "folders": ("errors", "formatting", "shared"),
     "release": ("errors", "formatting"),
     "config": ("errors", "formatting"),
     "transport": ("errors",),
@@ -67,7 +67,8 @@ MAY_IMPORT = {
         *("transport", "folders"),
     ),
     "results": (
-        *("shared", "config", "errors", "hosts", "folders", "planning", "run", "transport"),
+        *("shared", "config", "errors", "formatting", "hosts", "folders", "planning", "run"),
+        "transport",
     ),
     "init": (
         *("shared", "config", "environments", "errors", "formatting", "hosts", "planning"),

@@ -371,7 +371,7 @@ def test_save_names_a_folder_that_can_not_be_written(tmp_path):
     (tmp_path / "runs").write_text("a file")
     assert (
         error_text(lambda: runs.save(saved))
-        == f"{saved.folder.parent} can't be written: Not a directory"
+        == f"can't write {saved.folder.parent}: Not a directory"
     )
 
 

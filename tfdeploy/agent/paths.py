@@ -65,6 +65,42 @@ def refuse_unsafe(folder: str) -> None:
         raise Refusal(unsafe, mend)
 
 
+def refuse_unreadable(project: str, run_id: str = "") -> None:
+    """Raise Refusal if a folder of a project, or of a run, exists and can't be read: nothing may be
+    concluded from what is not found in it."""
+    folders = [os.path.join(root(), project), runs(project)]
+    folders += [run(project, run_id)] if run_id else []
+    for folder in folders:
+        if os.path.isdir(folder):
+            if not os.access(folder, os.R_OK | os.X_OK):
+                raise _unreadable(folder)
+        elif os.path.lexists(folder):
+            is_link = os.path.islink(folder)
+            what = "which does not exist" if is_link else "not a folder"
+            hint = "on this host: mv {0} {0}.found".format(_quoted(folder))
+            found = filesystem.kind(folder)
+            raise Refusal("{} is {}, {}".format(folder, found, what), hint)
+
+
+def _unreadable(folder: str) -> Refusal:
+    import pwd  # rarely needed
+
+    owner = os.stat(folder).st_uid
+    hint = "on this host: chmod u+rwx {}".format(_quoted(folder))
+    if owner != os.geteuid():
+        names = [entry.pw_name for entry in pwd.getpwall() if entry.pw_uid == owner]
+        hint = "it belongs to {}: on this host, as root: chown -R {} {}".format(
+            (names or [str(owner)])[0], os.geteuid(), _quoted(folder)
+        )
+    return Refusal("can't read {}: permission denied".format(folder), hint)
+
+
+def _quoted(path: str) -> str:
+    import shlex  # rarely needed
+
+    return shlex.quote(path)
+
+
 def _make_private(folder: str) -> None:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     found = os.stat(folder)

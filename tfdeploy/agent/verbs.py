@@ -192,6 +192,8 @@ def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
     for the newest; raises Refusal if that is wrong, and for a run that was deleted.
     """
     from_another_version = body.pop(ANOTHER_VERSION, False)
+    if "project" in body:
+        paths.refuse_unreadable(str(body["project"]), str(body.get("run", "")))
     record = body.pop(RECORD, None)
     if record:
         run_record.refuse_outdated(*record)

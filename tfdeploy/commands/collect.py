@@ -118,7 +118,7 @@ def collect_reachable(
 
     def fetch(agent: Agent) -> HostResults:
         placements = [placement for placement in selected if placement.host == agent.host]
-        with disk_errors(agent):
+        with disk_errors(agent, run):
             return _fetch(agent, run, placements, keeps, every=every)
 
     with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
@@ -150,7 +150,7 @@ def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
     def fetch(agent: Agent) -> None:
         placements = run.plan.placements_on(agent.host)
         parts = [*_events_parts(run, placements), _logs_part(run, placements)]
-        with disk_errors(agent):
+        with disk_errors(agent, run):
             run_parts(agent, parts)
         raise_all(_errors_of(parts))
 
@@ -163,7 +163,7 @@ def collect_events(fleet: Fleet, run: Run) -> list[TfdeployError]:
 
     def fetch(agent: Agent) -> None:
         parts = _events_parts(run, run.plan.placements_on(agent.host))
-        with disk_errors(agent):
+        with disk_errors(agent, run):
             run_parts(agent, parts)
         raise_all(_errors_of(parts))
 
@@ -175,7 +175,7 @@ def collect_events(fleet: Fleet, run: Run) -> list[TfdeployError]:
 def collect_checkpoint(fleet: Fleet, run: Run) -> CollectResult:
     """Fetch the chief's newest good checkpoint only. Raises as `collect` does."""
     agent = fleet.agents[run.plan.chief.host]
-    with exclusive(run, fleet.transfers), disk_errors(agent):
+    with exclusive(run, fleet.transfers), disk_errors(agent, run):
         return _result(run, run_alone(agent, lambda p: fetch_checkpoints(p, run)))
 
 
@@ -183,7 +183,7 @@ def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
     """Fetch the outputs of the chief only. Raises as `collect` does."""
     chief = run.plan.chief
     agent = fleet.agents[chief.host]
-    with exclusive(run, fleet.transfers), disk_errors(agent):
+    with exclusive(run, fleet.transfers), disk_errors(agent, run):
         outputs = run_alone(agent, lambda pipeline: fetch_outputs(pipeline, run, chief))
     return _result(run, outputs=outputs)
 

@@ -82,7 +82,7 @@ def fetch(
 def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[str]) -> FetchResult:
     task, agent = str(placement.task), fleet.agents[placement.host]
     dest = fetched_folder(run, placement)
-    with exclusive(run, fleet.transfers), disk_errors(agent):
+    with exclusive(run, fleet.transfers), disk_errors(agent, run):
         units = parse_units(agent, _find(agent, run, placement, paths))
         safe = [unit for unit in units if is_safe(unit)]
         incoming = run.open() / ".incoming-fetched"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.commands.plan import address
 from tfdeploy.config import inventory
 from tfdeploy.errors import AgentError, HostError, InventoryError, TfdeployError, raise_all
+from tfdeploy.folders.disk_errors import explain
 from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.hosts.fleet import Fleet, answers_of, errors_of
 from tfdeploy.init import document, explore, keras, network, placement, requirements, strategy
@@ -122,7 +123,7 @@ def write(proposed: Draft) -> None:
     except FileExistsError:
         refuse_existing(file)
     except OSError as error:
-        raise InventoryError(f"{file} can't be written: {error.strerror}") from None
+        raise InventoryError(*explain(error, file)) from None
     finally:
         partial.unlink(missing_ok=True)
 

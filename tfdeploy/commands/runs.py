@@ -10,7 +10,7 @@ from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.results.outputs import SavedElsewhere
 from tfdeploy.results.stored_results import StoredResult, stored_results
-from tfdeploy.run import FOLDER, ID, open_runs, run_json
+from tfdeploy.run import FOLDER, ID, open_runs, run_ids, run_json
 from tfdeploy.shared.outcome import RUNNING, RunResult, outcome_of
 from tfdeploy.shared.protocol.runs import (
     DiskUse,
@@ -151,8 +151,14 @@ def summarize_runs(disks: Mapping[str, HostDisk], base: Path) -> tuple[RunSummar
         for run in filter(is_run, disk.runs):
             parts.setdefault(run.run, {})[host] = run
     found = [result for disk in disks.values() for result in disk.results]
+    recorded = set(run_ids(base))
     return tuple(
-        _summarize(parts[run_id], base / run_id, [r for r in found if r.run == run_id])
+        _summarize(
+            parts[run_id],
+            base / run_id,
+            [result for result in found if result.run == run_id],
+            recorded=run_id in recorded,
+        )
         for run_id in sorted(parts, reverse=True)
     )
 
@@ -192,7 +198,7 @@ def _parse_disk(use: DiskUse) -> HostDisk:
 
 
 def _summarize(
-    parts: Mapping[str, HeldRun], folder: Path, results: Sequence[StoredResult]
+    parts: Mapping[str, HeldRun], folder: Path, results: Sequence[StoredResult], *, recorded: bool
 ) -> RunSummary:
     # A run that was resumed without a host, or with fewer tasks, left older ones there.
     newest_last = sorted(parts.values(), key=lambda run: -run.age_s)
@@ -210,7 +216,7 @@ def _summarize(
         tasks={task: state.state for task, state in tasks.items()},
         hosts=tuple(parts),
         bytes=sum(run.bytes for run in parts.values()),
-        recorded=(folder / "run.json").is_file(),
+        recorded=recorded,
         collected=(folder / "checkpoints" / "checkpoint").is_file(),
         results=len(in_folder),
         results_collected=len(in_folder - only_on_hosts),

@@ -32,6 +32,7 @@ PROCESSORS = ("aarch64", "x86_64")
 NOT_WRITTEN = 95
 FOREIGN = 94
 UNSAFE = 93
+UNREADABLE = 92
 # $1 is the agent's path, absolute or relative to the home directory; $2 the Python; $3 UNPACK. The
 # shell finds the home directory, and stores the agent that it reads from its standard input. -S -E:
 # neither the environment nor site-packages affect the agent. Supervisors change their directory, so
@@ -40,7 +41,9 @@ UNSAFE = 93
 RESOLVE_HOME = 'cd "$HOME" && case $2 in "~/"*) set -- "$1" "$PWD/${2#??}" "$3" ;; esac'
 SERVE = (
     f'{RESOLVE_HOME} && case $1 in /*) ;; *) set -- "$PWD/$1" "$2" ;; esac '
-    f'&& test -d "$1" || exit {ABSENT}; test -O "$1" && test -O "${{1%/*}}" || exit {FOREIGN}; '
+    f'&& test -d "$1" || {{ set -- "${{1%/agent/*}}"; test -d "$1" && ! test -x "$1" '
+    f"&& exit {UNREADABLE}; exit {ABSENT}; }}; "
+    f'test -O "$1" && test -O "${{1%/*}}" || exit {FOREIGN}; '
     'exec "$2" -S -E "$1" serve'
 )
 SEND_AGENT = (
@@ -141,6 +144,11 @@ def no_answer(transport: Transport, path: str, python: str, command: CompletedCo
             f"{posixpath.dirname(path)} belongs to another user, who could replace the agent",
             "set the host's directory in hosts.toml to a folder of your own",
         )
+    if command.exit == UNREADABLE:
+        root = posixpath.dirname(posixpath.dirname(path))
+        on_host = root if root.startswith("/") else f"~/{root}"
+        hint = f"on this host: chmod u+rwx {on_host}"
+        return CommandFailed(host, f"can't read {on_host}: permission denied", hint)
     if command.exit == UNSAFE:
         *_, unsafe, mend = ["", "", *command.stderr.decode(errors="replace").splitlines()]
         return CommandFailed(host, unsafe, mend)

@@ -10,7 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import AgentError, HostError, TransferFailed
+from tfdeploy.folders.disk_errors import describe_full, where_space_is
 from tfdeploy.folders.own_folder import MAX_NAMES, Budget, parts_below
+from tfdeploy.formatting.humanize import format_size
 from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.shared.protocol.reports import Piece, ReadFiles
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 GROWTH_BYTES = 64 << 20
 MIN_PIECE = 1 << 16  # bytes of all pieces of a file but the last one
-GIGA = 1e9
 MISSING = "is gone, or larger than one transfer takes"  # an older agent does not say more
 SILENCE_S = 60.0
 # A host copies, reads and hashes what it holds before it answers: 100 GB, twice, at 100 MB/s.
@@ -196,11 +197,10 @@ def check_free_space(agent: Agent, folder: OwnFolder, sizes: Mapping[str, int]) 
     """Raise TransferFailed if what `folder` lacks of files of these sizes (bytes by name) does not
     fit on its disk."""
     needed = sum(max(0, size - folder.size(name)) for name, size in sizes.items())
-    free = folder.free_bytes()
-    if needed > free:
+    if needed > folder.free_bytes():
         raise TransferFailed(
             agent.host,
-            f"its files take {needed / GIGA:.2f} GB, but {folder.path.parent} on the controller "
-            f"has {free / GIGA:.2f} GB free",
-            "free disk space on the controller",
+            f"{format_size(needed)} of its files do not fit on the controller: "
+            f"{describe_full(folder.path)}",
+            where_space_is(folder.path),
         )

@@ -106,7 +106,7 @@ def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
         return
     folder = run.open() / ("checkpoints" if source.host == CONTROLLER else ON_THE_WAY)
     try:
-        with disk_errors(agent):
+        with disk_errors(agent, run):
             if source.host != CONTROLLER:
                 _fetch(fleet.agents[source.host], source, folder)
             stamps = dict.fromkeys(source.files, (0, 0))
@@ -143,7 +143,7 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
         _fetch_from_old_chief(fleet, old)
         for host in checkpoint_hosts(fleet, old, new):
             _fetch_replicas(fleet.agents[host], old, folder)
-    with disk_errors(agent):
+    with disk_errors(agent, new):
         stored = [*_units_on_controller(old, new, folder)]
         damaged = {} if moved else find_damaged(agent, new, chief, present, stored)
         whole = {path: unit for path, unit in present.items() if path not in damaged}
@@ -223,7 +223,7 @@ def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
     agent = fleet.agents.get(chief.host)
     if agent:
         folder = outputs_folder(old, chief)
-        with exclusive(old, agent.transfers), disk_errors(agent):
+        with exclusive(old, agent.transfers), disk_errors(agent, old):
             listed = parse_units(agent, list_outputs(agent, old, chief).outputs)
             stored = [*_units_on_controller(old, old, folder)]
             present = {unit.path: unit for unit in listed}
@@ -238,7 +238,7 @@ def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
 def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
     """Fetch a host's replicas of the old chief's files that are newer than the controller's."""
     request = {"project": old.inventory.project, "run": old.id}
-    with exclusive(old, agent.transfers), disk_errors(agent):
+    with exclusive(old, agent.transfers), disk_errors(agent, old):
         units = parse_units(agent, agent.ask(ListReplicas(**request)).outputs)
         newer = [unit for unit in units if is_safe(unit) and not is_in_or_newer(unit, folder)]
         incoming = old.open() / f".incoming-outputs-{agent.host}"

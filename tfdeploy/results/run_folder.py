@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TfdeployError, TransferFailed
+from tfdeploy.folders.disk_errors import explain
 from tfdeploy.shared import state_file
 from tfdeploy.shared.records import ENDED, MAX_HISTORY_BYTES
 
@@ -49,13 +50,13 @@ def exclusive(run: Run, transfers: Transfers, lock: str = RESULTS) -> Iterator[N
 
 
 @contextmanager
-def disk_errors(agent: Agent) -> Iterator[None]:
+def disk_errors(agent: Agent, run: Run) -> Iterator[None]:
     """Raise TransferFailed with the host's name for an error of the controller's disk."""
     try:
         yield
     except OSError as error:
-        message = f"can't write {error.filename or 'files'} on the controller: {error.strerror}"
-        raise TransferFailed(agent.host, message) from None
+        message, hint = explain(error, run.folder)
+        raise TransferFailed(agent.host, f"on the controller, {message}", hint) from None
 
 
 def task_request(run: Run, placement: Placement) -> dict[str, str]:

@@ -12,9 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import NotTrusted, RunError
+from tfdeploy.folders.disk_errors import explain
 from tfdeploy.folders.user_folders import config_folder, make_private
 from tfdeploy.trust import sensitive_values
 
@@ -72,7 +74,9 @@ def remember(inventory: Inventory) -> None:
             if not _is_own(file):  # else another command has just trusted it
                 raise RunError(f"{file} belongs to another user", "delete it") from None
         except OSError as error:
-            raise RunError(f"{file} can't be written: {error.strerror}") from None
+            with suppress(OSError):
+                file.unlink()  # it may be incomplete
+            raise RunError(*explain(error, file)) from None
 
 
 def _file(project: Path, value: SensitiveValue) -> Path:

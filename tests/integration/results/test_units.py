@@ -79,9 +79,10 @@ def test_a_host_that_holds_much_more_than_it_listed_is_refused(fetch, tmp_path, 
     assert not [*(tmp_path / "incoming").iterdir()]
 
 
-def test_a_full_disk_is_reported_with_what_it_means(agent):
-    message = "can't write files on the controller: No space left"
-    with pytest.raises(TransferFailed, match=message), disk_errors(agent):
+def test_a_full_disk_is_reported_with_what_it_means(agent, tmp_path):
+    run = SimpleNamespace(folder=tmp_path / "runs" / "r")
+    message = rf"on the controller, can't write {run.folder}: the file system /\S* has .* free of "
+    with pytest.raises(TransferFailed, match=message), disk_errors(agent, run):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -89,7 +90,7 @@ def test_what_an_interrupted_fetch_left_takes_no_space_again(agent, tmp_path, mo
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=3))
     (tmp_path / "model").write_bytes(b"12345")
     check_free_space(agent, OwnFolder.at(tmp_path), {"model": 8})
-    with pytest.raises(TransferFailed, match="GB free"):
+    with pytest.raises(TransferFailed, match="4 B of its files do not fit on the controller: "):
         check_free_space(agent, OwnFolder.at(tmp_path), {"model": 8, "other": 1})
 
 

@@ -24,6 +24,6 @@ def test_root_stores_no_trust_in_the_home_of_another_user(home, tmp_path, monkey
     os.chown(home / name, NOBODY_UID, -1)
     (tmp_path / "project").mkdir()
     untrusted = inventory.parse(TEXT, tmp_path / "project" / "hosts.toml")
-    with pytest.raises(RunError, match=r"can.t be written: .* belongs to another user"):
+    with pytest.raises(RunError, match=r"can't write .* belongs to another user"):
         store.remember(untrusted)
     assert not user_folders.config_folder().exists()

@@ -27,6 +27,7 @@ from tfdeploy.experiments.run_report.summary import (
     summary,
     trained,
 )
+from tfdeploy.folders.disk_errors import explain
 from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.formatting.humanize import (
     escape_control,
@@ -145,7 +146,7 @@ def write(file: Path, page: str, folder: OwnFolder | None = None) -> None:
         own = folder or OwnFolder.at(file.parent)
         own.write(file.name, [page.encode(errors="replace")])
     except OSError as error:
-        raise RunError(f"{file} can't be written: {error.strerror}") from None
+        raise RunError(*explain(error, file)) from None
 
 
 def _title(all_facts: Sequence[RunFacts]) -> str:
