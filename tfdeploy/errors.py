@@ -5,7 +5,7 @@
     ├── HostError(host)                             exit 1
     │   Unreachable · AuthenticationFailed · HostKeyRefused · CommandFailed
     │   CommandTimedOut · TransferFailed · AgentError (LeaseConflict) · AgentExitedEarly
-    │   OutdatedRecord (NewerRun) · RunDeleted
+    │   OutdatedRecord (NewerRun) · RunBeingChanged · RunDeleted
     ├── TaskError(task, host)                       exit 1
     │   TaskFailed · TaskNotReady
     ├── Cancelled                                   the program's own `cancel` was set
@@ -193,6 +193,10 @@ class NewerRun(OutdatedRecord):
     ) -> None:
         super().__init__(host, message, hint, run, -1, hosts_file)
         self.older = older
+
+
+class RunBeingChanged(AgentError):
+    """A controller stops the run and starts it again: it resumes or scales it."""
 
 
 class RunDeleted(AgentError):

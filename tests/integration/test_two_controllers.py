@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import shutil
+import socket
+from contextlib import contextmanager
 
 import pytest
 from support.projects import Project
+from support.waiting import until
+
+from tfdeploy import run as runs
+from tfdeploy.commands.changing import changing
 
 LOCAL_ONLY = pytest.mark.parametrize("lasting", ["local"], indirect=True)
 TAKEN = "was resumed or scaled elsewhere: took its record from here"
@@ -63,6 +70,79 @@ def test_all_commands_take_the_newer_record(controllers):
         record.write_text(old)
         done = first.tf(*words)
         assert TAKEN in done.stderr, (words, done.stderr)
+
+
+@pytest.fixture
+def pair(world, tmp_path):
+    """A controller that has started a run, and another one with a copy of its folder."""
+    first = world.started("--hold")
+    copy = tmp_path / "copy"
+    shutil.copytree(first.folder, copy)
+    return first, Project(copy, first.hosts, first.top, flags=first.flags, name=first.name)
+
+
+BUSY = "is being resumed or scaled by "
+TO = (["scale", "workers=1"], ["resume", "--with", "workers=1"])
+
+
+@LOCAL_ONLY
+@pytest.mark.slow
+@pytest.mark.parametrize("first_to", TO, ids=["scale", "resume"])
+@pytest.mark.parametrize("second_to", TO, ids=["scale", "resume"])
+def test_of_two_changes_at_once_one_wins_and_the_other_is_told_by_whom(pair, first_to, second_to):
+    first, second = pair
+    with first.start_command(*first_to) as one, second.start_command(*second_to) as other:
+        codes = one.process.wait(), other.process.wait()
+    outputs = (one.output, other.output)
+    assert 0 in codes, outputs
+    later = (BUSY, "there is nothing to scale", "nothing to resume")  # the last two: after it
+    for code, text in zip(codes, outputs, strict=True):
+        assert "the agent failed" not in text
+        assert "has ended" not in text
+        assert not code or any(words in text for words in later), text
+    assert {task: each["state"] for task, each in first.status().items()} == {
+        "ps:0": "READY", "worker:0": "READY"
+    }  # fmt: skip
+    assert pids(first) == pids(second)
+    first.ok("stop")
+
+
+@LOCAL_ONLY
+@pytest.mark.slow
+def test_a_change_names_who_else_changes_the_run_and_where_and_when(pair):
+    first, second = pair
+    with runs_changing(first):
+        for words in (["scale", "workers=1"], ["resume", "--with", "workers=1"]):
+            done = second.tf(*words)
+            assert done.returncode != 0
+            who = f"{getpass.getuser()}@{socket.gethostname()} in {first.folder} since "
+            assert f"run {first.runs[-1]} {BUSY}{who}" in done.stderr
+            assert f"tfdeploy status --run {first.runs[-1]}" in done.stderr
+        assert set(pids(first)) == {"ps:0", "worker:0", "worker:1"}  # nothing was stopped
+    second.ok("scale", "workers=1")
+    first.ok("stop")
+
+
+@LOCAL_ONLY
+@pytest.mark.slow
+def test_a_stop_waits_for_a_change_and_stops_what_it_has_started(pair):
+    first, second = pair
+    with first.start_command("scale", "workers=1") as scaling:
+        until(lambda: "STARTING" in scaling.output or scaling.process.poll() is not None, "a start")
+        second.tf("stop")
+        scaling.process.wait()
+    assert first.processes() == {}
+    with runs_changing(first), second.start_command("stop") as stopping:
+        stopping.wait_for_output("it is stopped after that")
+        assert BUSY in stopping.output
+    assert stopping.process.poll() is not None
+
+
+@contextmanager
+def runs_changing(project):
+    """Hold the lock of a change, as a command in a project's folder does."""
+    with changing(runs.load(project.folder / "hosts.toml")):
+        yield
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from .refusal import Refusal
 OWN_ROOTS = ".hosts"
 TRIALS = "trials"  # in the directory of a slot
 LOGS, WORK, HELD, INCOMING, RESUMING = "logs", "work", "held", "incoming-", ".resuming"
+CHANGING = ".changing"
 OTHER_LOGS = (".1", ".new")  # supervision/log.py adds them to a log's name
 
 
@@ -181,7 +182,7 @@ def removals(project: str) -> str:
 
 
 # The names of what tfdeploy itself stores in a run's folder and in a task's; see is_own().
-_OWN_IN_RUN: Set[str] = {HELD, RESUMING}
+_OWN_IN_RUN: Set[str] = {HELD, RESUMING, CHANGING}
 _OWN_IN_TASK: Set[str] = {HELD}
 _OWN_IN_LOGS: Set[str] = set()
 
@@ -274,6 +275,12 @@ def held(folder: str, kind: str) -> str:
 def resuming(run_dir: str) -> str:
     """Return the file whose mtime says when the run's last resume began."""
     return os.path.join(run_dir, RESUMING)
+
+
+def changing(project: str, run_id: str) -> str:
+    """Return the file that a controller has locked while it changes the run; see
+    runs/change_lock.py."""
+    return os.path.join(run(project, run_id), CHANGING)
 
 
 def incoming_for(folder: str, kind: str) -> str:

@@ -69,6 +69,7 @@ VERBS = {
     "status": ("reports.Status", "reports.status.status"),
     "follow": ("reports.Follow", "reports.follow.follow"),
     "stop": ("runs.Stop", "runs.stop.stop"),
+    "change_run": ("runs.ChangeRun", "runs.change_lock.change"),
     "peers": ("preflight.Peers", "preflight.reachability.peers"),
     "unfinished_tasks": ("preflight.UnfinishedTasks", "preflight.reachability.unfinished_tasks"),
     "pin": ("outputs.Pin", "outputs.hold.pin"),
@@ -103,7 +104,7 @@ PROGRAMS = {
     "notify": "reports.notify.send_all",
     "enter": "runs.enter.enter",
 }
-REASONS = ("hint", "held_by", "busy", "outdated", "deleted", "unknown", "newer")
+REASONS = ("hint", "held_by", "busy", "outdated", "deleted", "changing", "unknown", "newer")
 
 
 def main(argv: List[str]) -> int:

@@ -3,13 +3,11 @@ controller."""
 
 from __future__ import annotations
 
-import getpass
-import os
 import posixpath
-import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfdeploy.commands.changing import user_at_controller
 from tfdeploy.commands.runs import is_run
 from tfdeploy.config.hosts_file import hosts_flag
 from tfdeploy.environments.wheelhouse import is_wheels
@@ -215,11 +213,7 @@ def remove_run(fleet: Fleet, project: str, run: str, hosts: Iterable[str]) -> No
 
 def _who(command: str) -> str:
     """Return who deletes, for those who ask for it later."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
-        user = str(os.getuid())
-    return f"tfdeploy {command} of {user}@{socket.gethostname()}"
+    return f"tfdeploy {command} of {user_at_controller()}"
 
 
 def _newest_releases(disks: Mapping[str, HostDisk], keep: int) -> list[str]:

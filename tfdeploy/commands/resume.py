@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy import run as runs
+from tfdeploy.commands.changing import changing
 from tfdeploy.commands.collect import collect_reachable
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
@@ -142,6 +143,7 @@ def resume(
     refusal = RunError(f"another resume of run {old.id} is running", f"tfdeploy status {old.flags}")
     with (
         old.open().locked(".resuming", refusal),
+        changing(old, without) as release,
         Fleet(
             old.inventory, version=old.agent, record=old, transfers=transfers, cancel=cancel
         ) as old_fleet,
@@ -164,7 +166,10 @@ def resume(
             _collect_removed(old_fleet, old, new)
             source = handover.hand_over_checkpoint(fleet, old, new)
             files = tuple(handover.hand_over_outputs(fleet, old, new))
-            watcher = StartWatcher(on_report=on_report, waiting=waiting)
+            # When the tasks have started, a stop finds them: nobody waits until they are READY.
+            watcher = StartWatcher(
+                on_report=on_report, waiting=waiting, on_notes=lambda notes: release()
+            )
             resumed = launch(fleet, new, watcher, queue)
         start_s = time.monotonic() - started_at - stop_s
         still_running = left_out()

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from tfdeploy.commands.changing import changing
 from tfdeploy.commands.plan import address
 from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume, resume_command
 from tfdeploy.commands.status import status
@@ -55,7 +56,8 @@ def scale(
 
     Raises RunError if the run is not live, and what `resume` raises.
     """
-    _refuse_ended(run, changes, cancel)  # asks the hosts, one of which may have a newer record
+    with changing(run):  # else it may be stopped now, as another controller starts it again
+        _refuse_ended(run, changes, cancel)  # asks the hosts, one of which may have a newer record
     _refuse_no_change(run, changes)
     resumed = resume(run, changes, on_report, transfers, cancel)
     before, after = (describe_counts(each.inventory) for each in (run, resumed.run))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.commands.status import status
 from tfdeploy.config.cluster import Task
-from tfdeploy.errors import TaskError, TfdeployError, raise_all
+from tfdeploy.errors import RunBeingChanged, TaskError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet, answers_of
@@ -32,6 +33,8 @@ MARGIN_S = 40.0
 # Supervisors ask the chief's supervisor every second, in a cluster of 500 tasks every 10 seconds.
 HEARTBEAT_WAIT_S = 10.0
 POLL_S = 0.5
+CHANGE_WAIT_S = 600.0  # a large checkpoint may be on its way to another host
+_log = logging.getLogger(__name__)
 # How long the chief's supervisor may take to exit by itself, when all tasks have ended.
 LINGER_S = 2.0
 
@@ -182,11 +185,28 @@ def stop_everywhere(
     `current` reads hosts.toml, which alone says how hosts that were left out are reached. Raises
     OutdatedRecord; RunDeleted if nothing ran, and the run was deleted from all hosts.
     """
-    stopped = stop_reachable(fleet, run, on_wait=on_wait)
+    stopped = _stop_after_changes(fleet, run, on_wait)
     stopped = _stop_elsewhere(run, fleet.record, current, stopped)
     if stopped == StopResult(dict.fromkeys(stopped.states, UNKNOWN), None, run=run.id):
         status(fleet, run)
     return stopped
+
+
+def _stop_after_changes(
+    fleet: Fleet, run: Run, on_wait: Callable[[Mapping[str, str], list[str]], None]
+) -> StopResult:
+    """Stop as `stop_reachable` does, once no other controller resumes or scales the run: what it
+    starts would go on. Its start makes the record newer, so this raises OutdatedRecord then."""
+    deadline, said = time.monotonic() + CHANGE_WAIT_S, False
+    while True:
+        stopped = stop_reachable(fleet, run, on_wait=on_wait)
+        changes = [error for error in stopped.errors if isinstance(error, RunBeingChanged)]
+        if not changes or time.monotonic() > deadline:
+            return stopped
+        if not said:
+            _log.warning("%s; it is stopped after that", changes[0].message)
+        said = True
+        time.sleep(POLL_S)
 
 
 def _stop_elsewhere(

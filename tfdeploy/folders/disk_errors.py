@@ -11,8 +11,6 @@ from pathlib import Path
 from tfdeploy.formatting.humanize import format_size
 from tfdeploy.shared.filesystem import is_disk_full
 
-FOLDER_BITS, FILE_BITS = "u+rwx", "u+rw"
-
 
 def explain(error: OSError, path: Path) -> tuple[str, str]:
     """Return what an error of reading or writing a path means, and what to type next. The error may
@@ -23,8 +21,8 @@ def explain(error: OSError, path: Path) -> tuple[str, str]:
         return f"can't write {path}: {describe_full(path, error)}", where_space_is(path)
     if error.errno == errno.EACCES:
         denied = _denied(path)
-        bits = FOLDER_BITS if denied.is_dir() else FILE_BITS
-        return f"{denied} can't be used: permission denied", f"chmod {bits} {_quoted(denied)}"
+        command = "chmod u+rwx" if denied.is_dir() else "chmod u+rw"
+        return f"{denied} can't be used: permission denied", f"{command} {_quoted(denied)}"
     return f"can't write {path}: {error.strerror}", ""
 
 

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, CommandFailed
+from tfdeploy.formatting.humanize import quote_word
 from tfdeploy.hosts.agent_session import TIMEOUT_S
 from tfdeploy.hosts.login_shell import find_problem
 from tfdeploy.shared.protocol.message import ABSENT
@@ -146,7 +147,7 @@ def no_answer(transport: Transport, path: str, python: str, command: CompletedCo
         )
     if command.exit == UNREADABLE:
         root = posixpath.dirname(posixpath.dirname(path))
-        on_host = root if root.startswith("/") else f"~/{root}"
+        on_host = quote_word(root) if root.startswith("/") else f"~/{quote_word(root)}"
         hint = f"on this host: chmod u+rwx {on_host}"
         return CommandFailed(host, f"can't read {on_host}: permission denied", hint)
     if command.exit == UNSAFE:

@@ -17,6 +17,7 @@ from tfdeploy.errors import (
     LeaseConflict,
     NewerRun,
     OutdatedRecord,
+    RunBeingChanged,
     RunDeleted,
 )
 from tfdeploy.hosts import agent_bundle
@@ -234,6 +235,8 @@ class Agent:
             if RUN_ID.fullmatch(newer) and self._record:
                 run, file = self._record, self._record.inventory.file
                 raise NewerRun(self.host, message, hint, newer, run.id, file)
+            if answer.get("changing") is True:
+                raise RunBeingChanged(self.host, message, hint)
             kind = RunDeleted if answer.get("deleted") is True else AgentError
             raise kind(self.host, message, hint)
         if "failed" in answer:

@@ -16,7 +16,7 @@ from .. import paths
 from ..machine import lock, process, stored
 from ..refusal import Refusal
 from ..reports import status
-from . import disk, start_lease
+from . import change_lock, disk, start_lease
 
 MARGIN_S = 10.0
 GRACE_S = 60.0  # if its launch can't be read: its supervisor knows how long it may take
@@ -39,7 +39,12 @@ def stop(
     `tells` is true, the supervisor of the chief stays to inform the other tasks, until it is
     stopped once more or all of them have ended; if `silent` is true as well, it notifies nobody.
     The answer waits up to `linger_s` seconds for its exit.
+
+    Raises Refusal while a controller resumes or scales the run: what it starts next would go on.
+    Its own stop is `silent`.
     """
+    if others and not silent:
+        change_lock.refuse_if_held(project, run)
     number = (signal.SIGUSR2 if silent else signal.SIGUSR1) if tells else signal.SIGTERM
 
     start_lease.wait_until_free(run)

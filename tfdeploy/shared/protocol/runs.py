@@ -85,6 +85,12 @@ class Stop(RunRequest[Stopped]):
     others: bool = False
 
 
+class ChangeRun(RunRequest[Done]):
+    """Keep other controllers from changing a run until the next request; `by` says who it is."""
+
+    by: str
+
+
 class KnownRun(Message):
     """A run that has a record on the host; equal records have equal digests. `live`: one of its
     supervisors runs here, or is about to."""
