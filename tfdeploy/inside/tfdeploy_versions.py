@@ -33,7 +33,8 @@ def report(module: Any, file: str) -> None:
     found = of_module(module)
     versions = {module.__name__: found["version"], "Python": found["python"], **found["libraries"]}
     line = json.dumps({"versions": versions}) + "\n"
-    descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    descriptor = os.open(file, flags | os.O_NONBLOCK, 0o600)  # a FIFO there must not block
     try:
         if json.dumps(module.__name__).encode() not in os.read(descriptor, 1 << 16):
             os.write(descriptor, line.encode())
