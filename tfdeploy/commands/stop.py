@@ -154,7 +154,7 @@ def stop_reachable(
         _stop_tasks(fleet, to_stop, [*last, *again], report, silent=silent, linger_s=linger_s)
     )
     if chief and not found.errors and not found.chief_left:
-        _stop_tasks(fleet, to_stop, [chief], report, tells=False)
+        _stop_tasks(fleet, to_stop, [chief], report, tells=False, silent=silent)
     unasked = [p for p in run.plan.placements if str(p.task) not in found.states]
     if unasked:
         on_wait(found.states, [*dict.fromkeys(p.host for p in unasked)])
