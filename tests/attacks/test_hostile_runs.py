@@ -117,7 +117,7 @@ def test_a_collect_names_the_link_and_fetches_the_rest(clone):
     clone.link("outputs", "../../..")
     write(clone.work, ".bashrc")
     done = clone.tf("collect")
-    assert f"{clone.run_folder}/outputs on the controller: it is a link" in done.stderr
+    assert f"can't write {clone.run_folder}/outputs: it is a link" in done.stderr
     assert (clone.run_folder / "logs/worker-0.log").read_text() == EVIL
     assert done.returncode == 1
 
@@ -265,7 +265,7 @@ def test_a_sparse_file_without_end_takes_no_disk(clone):
     for file in (clone.work / EVENTS, clone.logs / "worker-0.log"):
         os.truncate(file, 20 << 30)
     done = clone.tf("collect")
-    assert "larger than a collect takes" in done.stderr
+    assert "it is larger than one transfer takes" in done.stderr
     used = sum(file.stat().st_blocks * 512 for file in clone.run_folder.rglob("*"))
     assert used < 100 << 20
     assert (clone.run_folder / "checkpoints/model.ckpt-1.index").exists()

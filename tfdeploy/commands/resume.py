@@ -143,7 +143,7 @@ def resume(
     refusal = RunError(f"another resume of run {old.id} is running", f"tfdeploy status {old.flags}")
     with (
         old.open().locked(".resuming", refusal),
-        changing(old, without) as release,
+        changing(old, without, cancel) as release,
         Fleet(
             old.inventory, version=old.agent, record=old, transfers=transfers, cancel=cancel
         ) as old_fleet,

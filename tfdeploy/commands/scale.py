@@ -56,7 +56,9 @@ def scale(
 
     Raises RunError if the run is not live, and what `resume` raises.
     """
-    with changing(run):  # else it may be stopped now, as another controller starts it again
+    with changing(
+        run, cancel=cancel
+    ):  # else it may be stopped now, as another controller starts it again
         _refuse_ended(run, changes, cancel)  # asks the hosts, one of which may have a newer record
     _refuse_no_change(run, changes)
     resumed = resume(run, changes, on_report, transfers, cancel)
