@@ -110,3 +110,28 @@ def test_what_replaced_the_folder_of_runs_is_named(run):
     folder.unlink()
     folder.symlink_to(f"{folder}.away")  # on a larger disk, for example
     run.ok("status")
+
+
+# As a user who may not search the folder: root may do everything.
+AS_NOBODY = """
+import errno, os, sys
+from pathlib import Path
+from tfdeploy.folders.disk_errors import explain
+os.setuid(65534)
+print("; ".join(explain(OSError(errno.EACCES, "denied"), Path(sys.argv[1]))))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(("owner", "hint"), [(0, "sudo chown -R 65534"), (65534, "chmod u+rwx")])
+def test_a_folder_of_the_controller_is_named_with_the_command_of_its_owner(tmp_path, owner, hint):
+    for each in (tmp_path, *tmp_path.parents[:3]):
+        each.chmod(0o755)
+    os.chown(tmp_path, 65534, 65534)
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    os.chown(runs, owner, owner)
+    runs.chmod(0o700 if owner == 0 else 0)
+    command = [sys.executable, "-c", AS_NOBODY, str(runs / "r" / "run.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert f"{hint} {runs}" in done.stdout, done.stderr

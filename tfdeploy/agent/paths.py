@@ -299,7 +299,7 @@ def is_own(run_dir: str, path: str) -> bool:
     Everything else there was written by a task: in its work directory, or beside it (`../a.npz`).
     """
     first, *rest = os.path.relpath(path, run_dir).split(os.sep)
-    if rest and rest[-1].endswith(filesystem.FOUND):
+    while rest and rest[-1].endswith(filesystem.FOUND):
         rest[-1] = rest[-1][: -len(filesystem.FOUND)]
     if first == LOGS and rest:
         stem, extension = os.path.splitext(rest[0])

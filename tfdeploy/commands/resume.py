@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
     from tfdeploy.shared.records import TaskReport
 
+COUNTS = ("ps", "workers")  # the keys that --with replaces
 MAX_KEYS = 6  # that are named
 ACTIVE = (QUEUED, STARTING, RUNNING, READY, BACKOFF)
 
@@ -221,13 +222,19 @@ def _say_edits(run: Run, changes: Changes) -> None:
     Those of hosts that the changes name are no news."""
     named = tuple(f"hosts.{host}." for host in (*changes.without, *(h.name for h in changes.on)))
     file, record = run.inventory.file, run.folder / "hosts.toml"
-    keys = [key for key in edits.edited(run.written, file) if not key.startswith(named or ("\0",))]
+    used = edits.digests(record)  # also what was edited in it
+    keys = [
+        key
+        for key in edits.edited(run.written, file)
+        if not key.startswith(named or ("\0",)) and key in edits.edited(used, file)
+    ]
     if keys:
         more = f" and {format_count(len(keys) - MAX_KEYS, 'more key')}" if keys[MAX_KEYS:] else ""
+        has_counts = any(key.rpartition(".")[2] in COUNTS for key in keys)
+        counts = ", or for other numbers of tasks add --with workers=8" if has_counts else ""
         warnings.warn(
             f"{file.name} was edited since run {run.id} started, and the run does not use the "
-            f"edits: {', '.join(keys[:MAX_KEYS])}{more}; to use them, edit {record}, too, or for "
-            "other numbers of tasks add --with workers=8",
+            f"edits: {', '.join(keys[:MAX_KEYS])}{more}; to use them, edit {record}, too{counts}",
             Note,
             2,
         )

@@ -21,9 +21,33 @@ def explain(error: OSError, path: Path) -> tuple[str, str]:
         return f"can't write {path}: {describe_full(path, error)}", where_space_is(path)
     if error.errno == errno.EACCES:
         denied = _denied(path)
-        command = "chmod u+rwx" if denied.is_dir() else "chmod u+rw"
-        return f"{denied} can't be used: permission denied", f"{command} {_quoted(denied)}"
+        return f"{denied} can't be used: permission denied", _permit(denied)
     return f"can't write {path}: {error.strerror}", ""
+
+
+def _permit(path: Path) -> str:
+    """Return the command that lets this user use a path: of a folder of this user, one that belongs
+    to somebody else was made by a command with sudo."""
+    foreign = next((each for each in (path, *path.parents) if _is_foreign(each)), None)
+    if foreign and _is_own(foreign.parent):
+        return f"sudo chown -R {os.geteuid()} {_quoted(foreign)}"
+    if foreign:
+        return f"{_quoted(foreign)} belongs to another user, who can permit it"
+    mode = "u+rwx" if _is_folder(path) else "u+rw"
+    return f"chmod {mode} {_quoted(path)}"
+
+
+def _is_foreign(path: Path) -> bool:
+    """Return whether a folder or file belongs to somebody else, and this user may not use it."""
+    try:
+        is_foreign = path.stat().st_uid != os.geteuid()
+    except OSError:
+        return False
+    return is_foreign and not os.access(path, os.R_OK | (os.X_OK if _is_folder(path) else 0))
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - the method of Path raises PermissionError
 
 
 def describe_full(path: Path, error: OSError | None = None) -> str:
@@ -57,7 +81,7 @@ def _mount(folder: Path) -> Path:
 def _denied(path: Path) -> Path:
     """Return the topmost part of a path that this user may not use, or else the path."""
     for each in reversed((path, *path.parents)):
-        wanted = os.R_OK | os.W_OK | (os.X_OK if each.is_dir() else 0)
+        wanted = os.R_OK | os.W_OK | (os.X_OK if _is_folder(each) else 0)
         owned = _is_own(each)
         if owned and not os.access(each, wanted):
             return each

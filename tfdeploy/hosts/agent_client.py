@@ -181,7 +181,9 @@ class Agent:
         try:
             return session.answer(left_s, max_bytes)
         except CommandTimedOut:
-            raise never_starts(self.host, left_s, shell.printed) from None
+            if not probe(self.transport, self.host).runs:
+                raise never_starts(self.host, left_s, shell.printed) from None
+            return session.answer(timeout_s, max_bytes)  # it has begun to work
 
     def _session(self, *, repeatable: bool) -> Session:
         with self._lock:

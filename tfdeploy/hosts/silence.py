@@ -25,8 +25,9 @@ class Silence:
 
     def end(self, host: str) -> None:
         """Note that a host has answered. Any thread may call this."""
-        self._waiting.pop(host, None)
-        self._since = time.monotonic()
+        if host in self._waiting:
+            self._waiting.pop(host, None)
+            self._since = time.monotonic()
 
     def left_s(self) -> float:
         """Return how long `check` has nothing to say; infinity if it never will."""

@@ -232,7 +232,9 @@ def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
                 agent,
                 lambda pipe: fetch_outputs(pipe, old, chief, lambda _, path: path not in damaged),
             )
-        _say_damaged(agent.host, damaged, (), {})
+        for path, why in damaged.items():
+            text = f"{path} on {agent.host} is damaged: {why}; the collected copy is used"
+            warnings.warn(text, Note, stacklevel=2)
 
 
 def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:

@@ -7,11 +7,13 @@ damaged since then is known, and so is one on the host: a resume continues from 
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.run import Run
@@ -19,22 +21,29 @@ if TYPE_CHECKING:
 
 FILE = "hashes.json"
 MAX_BYTES = 256 << 20
+# Files of several hosts are installed at the same time; those that are not seen in a folder yet.
+_storing = threading.Lock()
+_expected: set[tuple[Path, str]] = set()
 
 
 def store(run: Run, folder: OwnFolder, files: Iterable[HashedFile]) -> None:
     """Add files that are about to be installed in `folder`, and forget those that it has no longer.
     The hash of the file that one replaces stays: this process may end before. Raises OSError."""
-    new, prefix, there = [*files], _prefix(run, folder), folder.files()
+    prefix = _prefix(run, folder)
+    new = {prefix + file.path: file.sha256 for file in files}
     if not new:
         return
-    known = {
-        name: hashes
-        for name, hashes in _read(run.open()).items()
-        if not name.startswith(prefix) or name[len(prefix) :] in there
-    }
-    for file in new:
-        known[prefix + file.path] = [*known.get(prefix + file.path, [])[-1:], file.sha256]
-    run.open().write(FILE, [json.dumps(known, indent=0).encode()])
+    with _storing:
+        there = {prefix + name for name in folder.files()}
+        _expected.difference_update((run.folder, name) for name in there)
+        _expected.update((run.folder, name) for name in new)
+        known = {
+            name: hashes
+            for name, hashes in _read(run.open()).items()
+            if not name.startswith(prefix) or name in there or (run.folder, name) in _expected
+        }
+        known |= {name: [*known.get(name, [])[-1:], sha256] for name, sha256 in new.items()}
+        run.open().write(FILE, [json.dumps(known, indent=0).encode()])
 
 
 class Hashes:

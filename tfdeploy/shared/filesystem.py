@@ -129,6 +129,10 @@ def open_log(path: str) -> Tuple[int, str]:
     try:
         return open_to_append(path), ""
     except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EACCES):  # it may be the log, on a failing disk
+            raise
+        if kind(path + FOUND) == "a file":  # that may be the only log
+            os.replace(path + FOUND, path + FOUND + FOUND)
         os.replace(path, path + FOUND)
         return open_to_append(path), problem_of(error)
 

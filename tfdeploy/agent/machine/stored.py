@@ -13,7 +13,7 @@ from .. import paths
 from ..refusal import Refusal
 
 LAST_BYTES = 1 << 13  # more than a line of a history has
-MEND = "tfdeploy stop ends the task, and tfdeploy resume writes the file again"
+MEND = "tfdeploy stop ends the task if it runs; a tfdeploy resume writes the file again"
 
 
 def launch(task_dir: str) -> Launch:

@@ -71,7 +71,17 @@ def _exists(work: str, file: CollectedFile) -> bool:
 
 
 def _doubt(path: str, kind: str, file: CollectedFile, ended_ns: Optional[int]) -> Optional[str]:
-    size, mtime_ns = filesystem.stamp(path)[:2]
+    try:
+        return _doubt_of_content(path, kind, file, ended_ns)
+    except OSError as error:  # of a failing disk
+        return "it can't be read: {}".format(error.strerror)
+
+
+def _doubt_of_content(
+    path: str, kind: str, file: CollectedFile, ended_ns: Optional[int]
+) -> Optional[str]:
+    info = os.stat(path)
+    size, mtime_ns = info.st_size, info.st_mtime_ns
     is_known = bool(file.sha256)
     if is_known and size == file.size and filesystem.sha256(path) == file.sha256:
         return None

@@ -31,6 +31,7 @@ IGNORED = b"Exception ignored "  # source: Python/errors.c, _PyErr_WriteUnraisab
 MAX_EXCEPTION = 140
 # Before the names of its exceptions; nobody needs it to find them.
 TENSORFLOW = "tensorflow.python.framework.errors_impl."
+AFTER_TRACEBACK = 500  # bytes that TensorFlow and JAX print as they exit
 RESTART = "; restart "  # follows the failure in the reason of a task that waits for its restart
 # Source: Python/pythonrun.c, print_exception_cause_and_context.
 CHAINED = (
@@ -117,7 +118,8 @@ def decide(
         return Decision(SUCCEEDED, 0.0, reason)
     if ended.left and not ended.final:
         what = ": " + ended.error if ended.error else exception  # what it lost is named already
-        return Decision(FAILED, 0.0, "{}; {}{}".format(reason, not_alone(ended.left), what))
+        text = "{}; {}{}".format(reason, not_alone(ended.left), what)
+        return Decision(FAILED, 0.0, text, ended.failed_task if ended.error else "")
     refusal = _refusal(policy, history, ended, now)
     if refusal is not None:
         if history[-1].lost_peer:
@@ -166,6 +168,14 @@ def last_traceback(output: bytes) -> str:
         if line and not line[0].isspace():
             break
     return "\n".join(frames)
+
+
+def ends_with_traceback(output: bytes) -> bool:
+    """Return whether little follows the last traceback: a program that has caught it goes on."""
+    traceback = last_traceback(output)
+    before, _, text = RANK.sub(b"", output).rpartition(TRACEBACK)
+    is_ignored = before.rstrip().rpartition(b"\n")[2].startswith(IGNORED)
+    return bool(traceback) and not is_ignored and len(text) < len(traceback) + AFTER_TRACEBACK
 
 
 def exception(output: bytes) -> str:

@@ -134,10 +134,11 @@ class Supervisor:
         together = order.state == BACKOFF and self.membership.rounds.order() is not None
         if order.state == BACKOFF and not together:
             process.dump_stacks(self.mark, child.pid)
-        has_failed = bool(order.cause) and self._has_printed_a_failure()
+        has_failed = order.state == FAILED and self._has_printed_a_failure()
         self._end_all(child.pid)
         code = watch.child.wait()
-        if has_failed and code > 0:  # it was about to end when the other one's end arrived
+        if has_failed and order.cause and code == 1:
+            # It was about to end when the other one's end arrived.
             return Exit(code, final=True, exception=self._exception(code)), ""
         stopped = order.state == records.STOPPED
         is_final = order.state == FAILED or self.membership.run_has_ended()
@@ -248,10 +249,10 @@ class Supervisor:
         return restart.exception(self.log.tail) if code == 1 else ""
 
     def _has_printed_a_failure(self) -> bool:
-        """Return whether the program's last lines have a traceback that is not the loss of another
+        """Return whether the program's output ends with a traceback that is not the loss of another
         task."""
         self.log.flush()
-        return bool(restart.last_traceback(self.log.tail)) and not restart.peer_error(self.log.tail)
+        return restart.ends_with_traceback(self.log.tail) and not restart.peer_error(self.log.tail)
 
     def _memory_detail(self, code: int) -> str:
         """Return what else is known about a death by SIGKILL, as the end of a sentence."""

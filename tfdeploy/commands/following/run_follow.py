@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.following.launching import Waiting
     from tfdeploy.commands.resume import ResumeResult
+    from tfdeploy.commands.status import RunStatus
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Following
     from tfdeploy.run import Run
@@ -113,23 +114,28 @@ def follow(
             has_succeeded = progress.chief.state == SUCCEEDED
             limit_s = _linger_s(run) if has_succeeded else LAST_LINES_S
             _wait_for_other_tasks(following, progress, limit_s, patience_s)
-    if progress.chief is None or progress.chief.state == LOST:
-        return Interruption((), root_cause(status(fleet, run, LOG_LINES), progress.lost))
     chief = progress.chief
+    if chief is None or chief.state == LOST:
+        found = status(fleet, run, LOG_LINES)
+        if found.outcome.result in ("lost", "unknown"):
+            return Interruption((), root_cause(found, progress.lost))
+        return _end(found, progress)  # its own disk may be read-only, and others know how it ended
     outcome = outcome_of(chief.task, {chief.task: chief})
     if outcome.exit == 0:
         return RunEnd(0, None, outcome.result, cut_off=progress.cut_off())
-    return _unsuccessful_end(fleet, progress, chief)
+    return _end(status(fleet, run, LOG_LINES), progress)
 
 
-def _unsuccessful_end(fleet: Fleet, progress: _Progress, chief: TaskReport) -> RunEnd:
-    found = status(fleet, progress.run, LOG_LINES)
+def _end(found: RunStatus, progress: _Progress) -> RunEnd:
     for task in found.tasks:
         if task.report and task.report.state in ENDED and task.report.task in progress.active:
             progress.watcher.on_report(task.placement.host, task.report)
     outcome = found.outcome
-    failure = None if outcome.result == "stopped" else root_cause(found)
-    return RunEnd(outcome.exit, failure, outcome.result, reason=why_stopped(chief.reason))
+    is_bad = outcome.result not in ("succeeded", "ended", "stopped")
+    reason = why_stopped(progress.chief.reason) if progress.chief else ""
+    return RunEnd(
+        outcome.exit, root_cause(found) if is_bad else None, outcome.result, reason=reason
+    )
 
 
 class _Progress(Listener):

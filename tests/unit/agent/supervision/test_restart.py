@@ -14,6 +14,7 @@ from support.builders import make_policy
 from tfdeploy.agent.supervision import restart
 from tfdeploy.agent.supervision.restart import Attempt, Decision, Exit, decide
 from tfdeploy.shared.outcome import describe_exit
+from tfdeploy.shared.protocol.record import replace
 
 READY = Attempt(0.0, ready=True)
 NEVER_READY = Attempt(0.0, ready=False)
@@ -83,6 +84,26 @@ def test_the_end_of_an_attempt_gets_a_state_and_a_reason(ended, state, reason):
 )
 def test_a_task_is_not_restarted_without_those_that_it_has_to_meet(ended, reason):
     assert decision(ended) == Decision("FAILED", 0.0, reason)
+
+
+def test_a_lost_connection_to_a_task_that_has_failed_is_a_cause_also_if_others_have_ended():
+    ended = Exit(1, left=["worker:1"], error="UnavailableError", failed_task="worker:1")
+    assert decision(ended).cause == "worker:1"
+    assert decision(replace(ended, error="")).cause == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("", "", True),
+        ("", "--------------------\nFor simplicity, JAX has removed its internal frames\n", True),
+        ("", "step 100\n" * 60, False),
+        ("Exception ignored in: <function f>\n", "", False),
+    ],
+)
+def test_a_program_that_has_caught_an_exception_goes_on_to_print(before, after, expected):
+    raised = "Traceback (most recent call last):\n  File 'a.py', line 3\nValueError: a\n"
+    assert restart.ends_with_traceback(f"{before}{raised}{after}".encode()) == expected
 
 
 def test_a_success_is_a_success_whoever_has_ended():
