@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from support.builders import make_launch
+from support.releases import write_manifest
 from tfdeploy.agent import paths
 from tfdeploy.shared import records
 from tfdeploy.shared.records import TaskState
@@ -33,5 +34,6 @@ def create_release(name):
     folder = Path(paths.release("p", name))
     folder.mkdir(parents=True)
     (folder / "train.py").write_text("train")
+    write_manifest(folder)
     folder.chmod(0o555)
     return folder

@@ -6,11 +6,16 @@ concurrent.futures takes 6 ms to load, which is too much for a call of the agent
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 from typing import Callable, Dict, List, NoReturn, Optional, Sequence, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+# A local disk needs 4 µs to look at a file and 40 µs to copy one, a file server a millisecond for
+# each request.
+FIRST_FILES, SLOW_S, FILE_THREADS = 16, 0.0002, 8
 
 
 def each(
@@ -40,6 +45,15 @@ def each(
     for index in sorted(failures):
         raise failures[index]
     return [results[index] for index in range(len(results))]
+
+
+def each_file(function: Callable[[Item], Result], files: Sequence[Item]) -> List[Result]:
+    """Call `function` for each file as `each` does: in several threads if the first files show that
+    the file system is slow. If one of the first calls fails, no other file is processed."""
+    started = time.monotonic()
+    first = [function(file) for file in files[:FIRST_FILES]]
+    is_slow = time.monotonic() - started > len(first) * SLOW_S
+    return first + each(function, files[FIRST_FILES:], FILE_THREADS if is_slow else 1)
 
 
 def begin(function: Callable[[], Result]) -> Callable[[], Result]:

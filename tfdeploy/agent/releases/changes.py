@@ -9,19 +9,19 @@ import os
 import stat
 import time
 from contextlib import suppress
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List, Tuple
 
-from ...shared.filesystem import walk
-from ...shared.protocol.releases import data_set_name
+from ...shared import parallel
+from ...shared.filesystem import stamp, walk
 from .. import paths
 from . import manifest
 from .manifest import FINGERPRINT, Manifest
 from .staging import make_writable
 
 MANIFEST = "its list of files"
-# The list of a larger data set, which has more than about 25,000 files, is not compared: on a
-# network file system that takes up to a millisecond for each file.
-MAX_DATA_SET_BYTES = 4_000_000
+# A release with a larger list, of more than about 25,000 files, is not compared before a start: on
+# a file server that takes up to a millisecond for each file.
+MAX_MANIFEST_BYTES = 4_000_000
 
 
 def changed_file(project: str, release: str) -> str:
@@ -33,22 +33,29 @@ def changed_file(project: str, release: str) -> str:
     network file systems they differ between hosts.
     """
     file = paths.manifest(project, release)
-    if data_set_name(release) and _size(file) > MAX_DATA_SET_BYTES:
+    if _size(file) > MAX_MANIFEST_BYTES:
         return ""
     entries, folder = manifest.read(project, release), paths.release(project, release)
     if not entries:
         return MANIFEST
     touched: Dict[str, List[Any]] = {}
-    for path, entry in entries.items():
-        found = _fingerprint(os.path.join(folder, path))
-        if found[:2] != entry[FINGERPRINT][:2]:
-            if not manifest.matches(folder, path, entry):
-                return path
-            touched[path] = [*entry[:-3], *found]
+    for path, found in _touched(folder, entries):
+        if not manifest.matches(folder, path, entries[path]):
+            return path
+        touched[path] = [*entries[path][:-3], *found]
     if touched:
         with suppress(OSError):  # a full or read-only disk: they are read again the next time
             manifest.write(file, {**entries, **touched})
     return ""
+
+
+def _touched(folder: str, entries: Manifest) -> Iterator[Tuple[str, Tuple[int, ...]]]:
+    """Yield each path whose size or time is not that of its entry, and its stamp; () if it is
+    gone."""
+    found = parallel.each_file(lambda path: stamp(os.path.join(folder, path)), list(entries))
+    for (path, entry), now in zip(entries.items(), found):  # noqa: B905 - Python 3.8
+        if now[:2] != tuple(entry[FINGERPRINT][:2]):
+            yield path, now
 
 
 def is_whole(project: str, release: str) -> bool:
@@ -79,11 +86,19 @@ def repair(project: str, release: str, incoming: str, entries: Manifest) -> None
 
 
 def added_files(project: str, release: str) -> List[str]:
-    """Return the paths of files that were written into a release."""
+    """Return the paths of files that were written into a release, beside its own ones."""
     folder, entries = paths.release(project, release), manifest.read(project, release)
     found = (entry.path for entry in walk(folder) if not entry.is_dir(follow_symlinks=False))
     names = [os.path.relpath(path, folder) for path in found] if entries else []
     return [name for name in names if name not in entries]
+
+
+def overwritten_files(project: str, release: str) -> List[str]:
+    """Return the paths of a release's own files that have another content now, however many files
+    it has."""
+    folder, entries = paths.release(project, release), manifest.read(project, release)
+    return [path for path, now in _touched(folder, entries)
+            if now and not manifest.matches(folder, path, entries[path])]  # fmt: skip
 
 
 def _set_aside(folder: str, path: str) -> None:
@@ -98,13 +113,6 @@ def _set_aside(folder: str, path: str) -> None:
 
 def _is_folder(path: str) -> bool:
     return stat.S_ISDIR(os.lstat(path).st_mode)
-
-
-def _fingerprint(path: str) -> List[int]:
-    try:
-        return manifest.fingerprint(path)
-    except OSError:
-        return []
 
 
 def _size(path: str) -> int:

@@ -7,12 +7,18 @@ release.
 from __future__ import annotations
 
 import os
+import time
+from functools import lru_cache
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...shared import filesystem, records
 from ...shared.records import Launch
 from .. import paths
 from . import manifest
+
+# A file that was written this recently may be changed without a new time: clocks of file systems
+# tick every few milliseconds, or every second or two.
+SETTLED_S = 3
 
 
 class Copies:
@@ -34,7 +40,7 @@ class Copies:
         kind, content, *_, size, mtime_ns, _inode = self._entry(path) or ("", "", 0, 0, 0)
         if kind != "file" or stamp[0] != size:
             return False
-        return stamp[1] == mtime_ns or _sha256(os.path.join(work, path)) == content
+        return stamp[1] == mtime_ns or _sha256(os.path.join(work, path), *stamp) == content
 
     def have_all(self, work: str, files: Dict[str, Tuple[int, int]]) -> bool:
         """Return whether all of these files, with their sizes and mtimes, are as in the release."""
@@ -88,8 +94,16 @@ def of_task(task_dir: str) -> Copies:
         return Copies({}, [], False)
 
 
-def _sha256(path: str) -> str:
+def _sha256(path: str, size: int, mtime_ns: int) -> str:
+    is_settled = time.time() - mtime_ns / 1e9 > SETTLED_S
     try:
-        return filesystem.sha256(path)
+        return _known_sha256(path, size, mtime_ns) if is_settled else filesystem.sha256(path)
     except OSError:  # it was deleted
         return ""
+
+
+@lru_cache(maxsize=1024)
+def _known_sha256(path: str, size: int, mtime_ns: int) -> str:
+    """Return the hash of a file with this size and time: supervisors ask every few seconds. Raises
+    OSError."""
+    return filesystem.sha256(path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from typing import Any, Dict, Iterable, List, Set, Tuple
 
 from ...shared import filesystem, parallel
@@ -16,12 +15,11 @@ from ...shared.records import Launch
 from .. import paths
 from . import copies
 
-# At most this much of a release is copied for each task, the smallest files first: 1,000 files of
-# code take 40 ms and 8 MB. Larger files are hard links to the release, and so read-only.
+# This much of a release is always copied for each task, the smallest files first: 1,000 files of
+# code take 40 ms and 8 MB. Each of the others is copied if this much of the disk stays free, and
+# is a hard link to the release otherwise: only root can write into that, and so change the release.
 COPIED_BYTES = 64 << 20
-# A local disk needs 40 µs for a file, a file server several requests. If the first files are slow,
-# the others are copied by several threads.
-FIRST, SLOW_S, THREADS = 16, 0.001, 8
+FREE_BYTES = 1 << 30
 # A copy has this mode until it is complete. The next start replaces one that never was.
 INCOMPLETE = 0o200
 
@@ -38,24 +36,28 @@ def copy_release(launch: Launch, work: str) -> None:
         target, is_new = os.path.join(work, path), folders.get(os.path.dirname(path))
         if is_new or (is_new is not None and _is_missing(release, target, entry)):
             missing.append((os.path.join(release, path), target, entry, left >= 0))
-    started = time.monotonic()
-    for each in missing[:FIRST]:
-        _make_file(each)
-    is_slow = time.monotonic() - started > FIRST * SLOW_S
-    parallel.each(_make_file, missing[FIRST:], THREADS if is_slow else 1)
+    parallel.each_file(_make_file, missing)
 
 
 def remove_copies(launch: Launch, work: str) -> None:
-    """Remove the copies that the task has not changed, and the folders that are empty then."""
+    """Remove the copies that the task has not changed, and the folders that are empty then. What is
+    behind a link, which the task has put in the place of a folder, stays."""
     of_release = copies.of_launch(launch)
     entries = of_release.entries()
-    for path in entries:
+    own = {folder for folder in ("", *_folders(entries)) if _is_real(work, folder)}
+    for path in (path for path in entries if os.path.dirname(path) in own):
         target = os.path.join(work, path)
         stamp = filesystem.stamp(target)[:2]
         if stamp and (of_release.has(work, path, stamp) or of_release.has_link(work, path)):
             filesystem.remove_file(target)
-    for folder in sorted(_folders(entries), reverse=True):
+    for folder in sorted(own - {""}, reverse=True):
         filesystem.remove_empty_folder(os.path.join(work, folder))
+
+
+def _is_real(work: str, folder: str) -> bool:
+    """Return whether a folder of the directory `work` is neither a link nor behind one."""
+    real = os.path.join(os.path.realpath(work), folder)
+    return os.path.realpath(os.path.join(work, folder)) == os.path.normpath(real)
 
 
 def _folders(entries: Iterable[str]) -> Set[str]:
@@ -108,13 +110,27 @@ def _is_link_into(release: str, path: str) -> bool:
 
 
 def _make_file(missing: Tuple[str, str, List[Any], bool]) -> None:
-    source, target, entry, fits = missing
+    source, target, entry, must_be_copied = missing
     if entry[0] == "link":
         os.symlink(entry[1], target)
-    elif fits:
+    elif must_be_copied:
         _copy_file(source, target, entry)
-    else:
+    elif not _copy_if_it_fits(source, target, entry):
         _link_file(source, target)
+
+
+def _copy_if_it_fits(source: str, target: str, entry: List[Any]) -> bool:
+    """Copy a file if enough of the disk stays free. Return whether it was copied."""
+    disk = os.statvfs(os.path.dirname(target))
+    if disk.f_bavail * disk.f_frsize - entry[-3] < FREE_BYTES:
+        return False
+    try:
+        _copy_file(source, target, entry)
+    except OSError as error:
+        if not filesystem.is_disk_full(error):  # such as a quota, which statvfs does not know
+            raise
+        return False
+    return True
 
 
 def _copy_file(source: str, target: str, entry: List[Any]) -> None:

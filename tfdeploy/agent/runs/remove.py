@@ -18,7 +18,7 @@ from ..environments import marker
 from ..machine import lock
 from ..outputs.saves import NOISE
 from ..refusal import Refusal
-from ..releases import changes
+from ..releases import changes, manifest
 from ..releases.staging import make_writable
 from . import disk, run_record
 
@@ -99,15 +99,25 @@ def _why_release_is_needed(project: str, release: str) -> str:
 
 
 def _written_into(project: str, release: str) -> str:
-    """Return that a program has written a file into a release, and so a task's result may be lost
-    with it; "" if there is none but by-products."""
+    """Return that a program has written into a release, and so a task's result may be lost with it;
+    "" if it has not."""
+    folder = paths.release(project, release)
+    if not manifest.read(project, release) and os.path.isdir(folder):
+        words = "its list of files can't be read: move what was written into {} and delete the rest"
+        return words.format(folder)
+    written = [os.path.join(folder, name) for name in _written_files(project, release)]
+    if len(written) < 2:
+        return "".join(map("{} was written by a program: move or delete it".format, written))
+    others = {2: "1 other file"}.get(len(written), "{} other files".format(len(written) - 1))
+    words = "{} and {} of {} were written by a program: move or delete them"
+    return words.format(written[0], others, folder)
+
+
+def _written_files(project: str, release: str) -> List[str]:
+    """Return the files that were added to a release, except by-products, or overwritten in it."""
     added = changes.added_files(project, release)
-    kept = [name for name in added if not any(map(NOISE.fullmatch, name.split("/")))]
-    if not kept:
-        return ""
-    others = " and {} other files".format(len(kept) - 1) if len(kept) > 1 else ""
-    path = os.path.join(paths.release(project, release), kept[0])
-    return "{}{} was written into it: move or delete it there".format(path, others)
+    results = [name for name in added if not any(map(NOISE.fullmatch, name.split("/")))]
+    return results + changes.overwritten_files(project, release)
 
 
 def _why_environment_is_needed(project: str, environment: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 
 import pytest
 from support.releases import write_manifest
@@ -65,13 +67,31 @@ def test_a_file_with_another_time_is_read_once(files, monkeypatch):
     assert changes.changed_file("p", "f00d") == ""
 
 
-def test_a_large_data_set_is_not_compared(files, monkeypatch):
-    data_set = files.rename(files.parent / "data-a-1")
-    write_manifest(data_set)
-    (data_set / "run").unlink()
-    assert changes.changed_file("p", "data-a-1") == "run"
-    monkeypatch.setattr(changes, "MAX_DATA_SET_BYTES", 1)
-    assert changes.changed_file("p", "data-a-1") == ""
+@pytest.mark.parametrize("name", ["f00d", "data-a-1"])
+def test_a_release_of_many_files_is_not_compared_before_a_start(files, monkeypatch, name):
+    files = files.rename(files.parent / name)
+    write_manifest(files)
+    (files / "run").write_text("results")
+    assert changes.changed_file("p", name) == "run"
+    monkeypatch.setattr(changes, "MAX_MANIFEST_BYTES", 1)
+    assert changes.changed_file("p", name) == ""
+    assert changes.overwritten_files("p", name) == ["run"]
+
+
+def test_files_on_a_slow_file_system_are_compared_by_several_threads(files, monkeypatch):
+    for number in range(50):
+        (files / f"m{number}.py").write_text("x")
+    write_manifest(files)
+    threads, real = set(), os.lstat
+
+    def slow(*arguments, **more):
+        threads.add(threading.get_ident())
+        time.sleep(0.002)
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(os, "lstat", slow)
+    assert changes.changed_file("p", "f00d") == ""
+    assert len(threads) > 1
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -104,3 +124,12 @@ def test_files_that_were_written_into_a_release_are_named(files):
     (files / "lib/out/model.pt").write_text("model")
     assert changes.changed_file("p", "f00d") == ""
     assert changes.added_files("p", "f00d") == ["lib/out/model.pt"]
+    assert changes.overwritten_files("p", "f00d") == []
+
+
+def test_a_file_that_a_program_has_overwritten_is_named_and_one_that_is_gone_is_not(files):
+    (files / "run").unlink()
+    os.utime(files / "lib/tool.py", (1, 1))
+    assert changes.overwritten_files("p", "f00d") == []
+    (files / "lib/tool.py").write_text("a result")
+    assert changes.overwritten_files("p", "f00d") == ["lib/tool.py"]

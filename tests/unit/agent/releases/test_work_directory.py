@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -11,7 +12,8 @@ import pytest
 from support.builders import make_launch
 from support.releases import write_manifest
 
-from tfdeploy.agent.releases import copy_release, work_directory
+from tfdeploy.agent.releases import copies, copy_release, work_directory
+from tfdeploy.shared import filesystem
 
 
 def write(folder, *names, text=""):
@@ -74,13 +76,27 @@ def test_a_file_in_the_place_of_a_folder_above_the_checkpoints_is_not_copied(rel
     assert fill(release, work, checkpoint_dir="out/deep") == {"run": ""}
 
 
-def test_what_does_not_fit_is_a_hard_link_and_smaller_files_come_first(release, work, monkeypatch):
+@pytest.mark.parametrize("free_bytes", [0, 1 << 62])
+def test_large_files_are_hard_links_only_if_copies_would_fill_the_disk(
+    release, work, monkeypatch, free_bytes
+):
     write(release, "weights", text="x" * 100)
     write(release, "train.py", text="x" * 50)
     monkeypatch.setattr(copy_release, "COPIED_BYTES", 100)
+    monkeypatch.setattr(copy_release, "FREE_BYTES", free_bytes)
     assert fill(release, work) == {"run": "", "train.py": "", "weights": ""}
     linked = {name for name in os.listdir(work) if (work / name).samefile(release / name)}
-    assert linked == {"weights"}
+    assert linked == ({"weights"} if free_bytes else set())
+
+
+def test_a_large_file_for_which_a_quota_has_no_room_is_a_hard_link(release, work, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(copy_release, "COPIED_BYTES", 0)
+    monkeypatch.setattr(copy_release, "_copy_bytes", refuse)
+    assert fill(release, work) == {"run": ""}
+    assert (work / "run").samefile(release / "run")
 
 
 def test_what_can_not_be_copied_is_a_link_without_hard_links(release, work, monkeypatch):
@@ -88,6 +104,7 @@ def test_what_can_not_be_copied_is_a_link_without_hard_links(release, work, monk
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(copy_release, "COPIED_BYTES", 0)
+    monkeypatch.setattr(copy_release, "FREE_BYTES", 1 << 62)
     monkeypatch.setattr(os, "link", refuse)
     assert fill(release, work) == {"run": os.fspath(release / "run")}
 
@@ -166,6 +183,43 @@ def test_unchanged_copies_and_empty_folders_are_removed_after_a_trial(release, w
     assert {path.relative_to(work).as_posix() for path in work.rglob("*")} == {
         "src", "src/results.csv", "out", "out/model",
     }  # fmt: skip
+
+
+def test_what_a_trial_has_linked_in_the_place_of_a_folder_is_not_removed(release, work, tmp_path):
+    write(release, "data/labels", "data/deep/labels")
+    fill(release, work)
+    shared = tmp_path / "shared"
+    (work / "data").rename(shared)
+    (shared / "empty").mkdir()
+    write(release, "data/empty/file")
+    write_manifest(release)
+    (work / "data").symlink_to(shared)
+    copy_release.remove_copies(make_launch(checkpoint_dir="out"), os.fspath(work))
+    assert [path.name for path in work.iterdir()] == ["data"]
+    assert {path.relative_to(shared).as_posix() for path in shared.rglob("*")} == {
+        "labels", "deep", "deep/labels", "empty",
+    }  # fmt: skip
+
+
+def test_a_changed_copy_is_read_again_only_when_its_time_has_changed(release, work, monkeypatch):
+    write(release, "weights", text="old")
+    fill(release, work)
+    write(work, "weights", text="new")
+    os.utime(work / "weights", (9, 9))
+    assert has_weights(work) is False
+    real = filesystem.sha256
+    monkeypatch.setattr(filesystem, "sha256", pytest.fail)
+    assert has_weights(work) is False
+    monkeypatch.setattr(filesystem, "sha256", real)
+    write(work, "weights", text="old")
+    assert has_weights(work) is True  # its time may be that of the next write
+    write(work, "weights", text="new")
+    assert has_weights(work) is False
+
+
+def has_weights(work):
+    stamp = filesystem.stamp(os.fspath(work / "weights"))[:2]
+    return copies.of_launch(make_launch()).has(os.fspath(work), "weights", stamp)
 
 
 def test_a_cluster_file_is_written_into_the_tasks_own_directory(release, work):

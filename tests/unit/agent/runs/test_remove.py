@@ -14,6 +14,7 @@ import pytest
 from support.builders import as_unprivileged_user
 from support.host_runs import create_release, create_run
 from support.refusals import reasons
+from support.releases import write_manifest
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.environments import marker
@@ -56,11 +57,27 @@ def test_a_release_into_which_a_program_wrote_stays(release):
     for name in ("lib/out/model.pt", "lib/__pycache__/a.pyc"):
         (release / name).parent.mkdir(parents=True, exist_ok=True)
         (release / name).write_text("x")
-    why = f"{release}/lib/out/model.pt was written into it: move or delete it there"
+    model = release / "lib/out/model.pt"
+    why = f"{model} was written by a program: move or delete it"
     assert reasons(remove("p", [], ["f00d"], [])) == {"f00d": why}
-    (release / "lib/out/model.pt").unlink()
+    (release / "run").write_text("results")
+    why = f"{model} and 1 other file of {release} were written by a program: move or delete them"
+    assert reasons(remove("p", [], ["f00d"], [])) == {"f00d": why}
+    model.unlink()
+    why = f"{release}/run was written by a program: move or delete it"
+    assert reasons(remove("p", [], ["f00d"], [])) == {"f00d": why}
+    (release / "run").unlink()
     assert reasons(remove("p", [], ["f00d"], [])) == {}
     assert remaining() == []
+
+
+def test_a_release_stays_if_what_was_written_into_it_can_not_be_told(release):
+    Path(paths.manifest("p", "f00d")).write_text("{")
+    (why,) = reasons(remove("p", [], ["f00d"], [])).values()
+    assert why == (
+        f"its list of files can't be read: move what was written into {release} and delete the rest"
+    )
+    assert remaining() == ["f00d"]
 
 
 def test_a_read_only_release_is_removed(open_root):
@@ -68,6 +85,7 @@ def test_a_read_only_release_is_removed(open_root):
     (folder.parent / "f00d").chmod(0o755)
     (folder / "lib").mkdir()
     (folder / "lib/a.py").write_text("a")
+    write_manifest(folder)
     for each in (folder / "lib", folder):
         each.chmod(0o555)
     with as_unprivileged_user(open_root):
@@ -88,8 +106,6 @@ def test_folders_without_permissions_are_removed(open_root):
 def test_the_manifest_of_a_release_is_removed_with_it(root):
     for name in ("gone", "kept"):
         create_release(name)
-        Path(paths.manifests("p")).mkdir(exist_ok=True)
-        Path(paths.manifest("p", name)).write_text("{}")
     remove("p", [], ["gone"], [])
     assert os.listdir(paths.manifests("p")) == ["kept.json"]
 
