@@ -16,9 +16,10 @@ from .. import paths
 from . import copies
 
 # This much of a release is always copied for each task, the smallest files first: 1,000 files of
-# code take 40 ms and 8 MB. Each of the others is copied if this much of the disk stays free, and
-# is a hard link to the release otherwise: only root can write into that, and so change the release.
-COPIED_BYTES = 64 << 20
+# code take 40 ms and 8 MB. The others are copied up to MAX_COPIED_BYTES, which takes seconds, if
+# FREE_BYTES of the disk stay free. The rest are hard links to the release: only root, or a program
+# that makes it writable, can write into one, and so change the release.
+COPIED_BYTES, MAX_COPIED_BYTES = 64 << 20, 1 << 30
 FREE_BYTES = 1 << 30
 # A copy has this mode until it is complete. The next start replaces one that never was.
 INCOMPLETE = 0o200
@@ -30,12 +31,12 @@ def copy_release(launch: Launch, work: str) -> None:
     release = paths.release(launch.project, launch.release)
     entries = copies.of_launch(launch).entries()
     folders = _make_folders(release, work, entries)
-    left, missing = COPIED_BYTES, []
+    total, missing = 0, []
     for path, entry in sorted(entries.items(), key=lambda item: item[1][-3]):
-        left -= entry[-3]
+        total += entry[-3]
         target, is_new = os.path.join(work, path), folders.get(os.path.dirname(path))
         if is_new or (is_new is not None and _is_missing(release, target, entry)):
-            missing.append((os.path.join(release, path), target, entry, left >= 0))
+            missing.append((os.path.join(release, path), target, entry, total))
     parallel.each_file(_make_file, missing)
 
 
@@ -109,13 +110,13 @@ def _is_link_into(release: str, path: str) -> bool:
     return os.path.islink(path) and os.readlink(path).startswith(os.path.join(release, ""))
 
 
-def _make_file(missing: Tuple[str, str, List[Any], bool]) -> None:
-    source, target, entry, must_be_copied = missing
+def _make_file(missing: Tuple[str, str, List[Any], int]) -> None:
+    source, target, entry, total = missing
     if entry[0] == "link":
         os.symlink(entry[1], target)
-    elif must_be_copied:
+    elif total <= COPIED_BYTES:
         _copy_file(source, target, entry)
-    elif not _copy_if_it_fits(source, target, entry):
+    elif total > MAX_COPIED_BYTES or not _copy_if_it_fits(source, target, entry):
         _link_file(source, target)
 
 

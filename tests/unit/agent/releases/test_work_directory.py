@@ -76,17 +76,21 @@ def test_a_file_in_the_place_of_a_folder_above_the_checkpoints_is_not_copied(rel
     assert fill(release, work, checkpoint_dir="out/deep") == {"run": ""}
 
 
-@pytest.mark.parametrize("free_bytes", [0, 1 << 62])
-def test_large_files_are_hard_links_only_if_copies_would_fill_the_disk(
-    release, work, monkeypatch, free_bytes
+@pytest.mark.parametrize(
+    ("free_bytes", "most_bytes", "is_linked"),
+    [(0, 1000, False), (1 << 62, 1000, True), (0, 120, True)],
+)
+def test_large_files_are_hard_links_if_copies_would_fill_the_disk_or_are_too_large(
+    release, work, monkeypatch, free_bytes, most_bytes, is_linked
 ):
     write(release, "weights", text="x" * 100)
     write(release, "train.py", text="x" * 50)
     monkeypatch.setattr(copy_release, "COPIED_BYTES", 100)
+    monkeypatch.setattr(copy_release, "MAX_COPIED_BYTES", most_bytes)
     monkeypatch.setattr(copy_release, "FREE_BYTES", free_bytes)
     assert fill(release, work) == {"run": "", "train.py": "", "weights": ""}
     linked = {name for name in os.listdir(work) if (work / name).samefile(release / name)}
-    assert linked == ({"weights"} if free_bytes else set())
+    assert linked == ({"weights"} if is_linked else set())
 
 
 def test_a_large_file_for_which_a_quota_has_no_room_is_a_hard_link(release, work, monkeypatch):
