@@ -82,3 +82,12 @@ def test_a_trial_that_goes_on_in_the_background_ends_before_the_next_one(project
     assert [trial["state"] for trial in document["trials"]] == ["SUCCEEDED"] * 3
     models = run.run_folder.glob("outputs/trials/*/model.txt")
     assert len([*models]) == 3
+
+
+def test_what_is_ended_after_a_trial_is_named(project):
+    run = project()
+    (run.folder / "run.sh").write_text("setsid perl -e 'sleep 600' &\n")
+    document = json.loads(run.ok("trials", "--param", "lr=0.1", "--json"))
+    (trial,) = document["trials"]
+    assert trial["state"] == "SUCCEEDED"
+    assert trial["reason"].startswith("ended perl -e sleep 600 (pid ")

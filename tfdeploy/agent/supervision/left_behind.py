@@ -2,9 +2,11 @@
 
 A script starts the training with `&`, nohup or setsid and exits; a program becomes a daemon. Such a
 process is the task's life: it is followed to its end. The rule: it, or a descendant of it, runs a
-script or an executable of the task's directory, in which the release is. Everything else ends with
-the task: TensorBoard, services and trackers of packages, a loop of nvidia-smi, `tail -f`. So does a
-process that was only forked, in the task's session: a worker of a program that has exited.
+script or an executable of the task's directory, in which the release is. If the task is a shell
+script, it may also be a package's program that gets a file of the release, such as its settings.
+Everything else ends with the task, and is named: TensorBoard, services and trackers of packages, a
+loop of nvidia-smi, `tail -f`. So does a process that was only forked, in the task's session: a
+worker of a program that has exited.
 """
 
 from __future__ import annotations
@@ -12,24 +14,33 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Iterator, List, Optional, Sequence, Set, Tuple
 
+from ...shared import filesystem
 from ...shared.records import Launch
 from .. import paths
 from ..machine import process
+from ..releases import copies
 from .restart import CRASHES
 
 PARENT, SESSION, FLAGS = 1, 3, 6  # proc(5), stat, after the name
 FORKED_NO_EXEC = 0x40  # source: linux/sched.h, PF_FORKNOEXEC
 SCRIPTS = (".py", ".pyc", ".pyz", ".sh", ".bash", ".jl", ".R", ".pl", ".rb", ".js", ".lua", ".jar")
 # What a shell's text, or a program's, may put around the name of a file.
-SEPARATORS = re.compile(r"[\s;&|()<>'\"`]+")
+SEPARATORS = re.compile(r"[\s;&|()<>'\"`=]+")
 MODULES = re.compile(r"\bfrom +([\w.]+) +import\b|(?:-m|\bimport) +([\w., ]+)")
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")  # a folder that has one is an environment of Python
+# Programs and modules that are surely no training, whatever file of the release they get.
+HELPERS = re.compile(
+    r"(?:^|/)(?:awk|cat|gawk|grep|mawk|nginx|nvidia-smi|prometheus|redis|sed|sleep|tail|tee"
+    r"|tensorboard|wandb)(?:[.-][^/]*)?$"
+    r"|compile_worker|resource_tracker|semaphore_tracker|tensorboard_data_server"
+)
 EXEC_S, LET_END_S, RECENT_S = 3.0, 1.0, 10.0
 MAX_NAMED, MAX_COMMAND = 3, 80
 FOLLOWS = "{} exited and left {} running; following {}"
+HAS_ENDED = "{} exited and left {}, which ended at once"
 ENDS = "ended {}, left running"
 
 
@@ -37,12 +48,14 @@ class LeftBehind:
     """Processes that are followed after the task's first one, with the interface of Popen: they
     have ended when all have, and their exit code is the first one that is not 0.
 
-    They must be children of this process.
+    They must be children of this process. `description` is a sentence about them.
     """
 
-    def __init__(self, pids: Sequence[int]) -> None:
-        self.pid = pids[0]
-        self.description = describe(pids)
+    def __init__(self, pids: Sequence[int], program: str) -> None:
+        live = [pid for pid in pids if process.stat(pid)[:1] != [b"Z"]]
+        self.pid = (live or pids)[0]
+        text, them = FOLLOWS if live else HAS_ENDED, "them" if len(live) > 1 else "it"
+        self.description = text.format(program, describe(live or pids), them)
         self.running = [*pids]
         self._code = 0
 
@@ -70,8 +83,10 @@ def find(
 
     `mark` is the task's; `leaders` are that process, started `age_s` seconds ago, and those that
     were followed after it. A child that a shell has just forked gets EXEC_S seconds to start a
-    program. Programs that have just failed are among the children.
+    program. Programs that have just failed are among the children: if no program has been found,
+    any child that has failed, as nobody can know any more what it ran.
     """
+    is_first = age_s < RECENT_S and len(leaders) == 1
     started = time.monotonic()
     last: Optional[List[int]] = None
     seen: Set[Optional[int]] = set()
@@ -83,7 +98,7 @@ def find(
         is_clear = running == last and all(root in found for root in roots.values())
         last, seen, elapsed_s = running, seen | found, time.monotonic() - started
         if is_clear or elapsed_s > EXEC_S:
-            ended = _ended(seen, age_s < RECENT_S and _is_shell(launch.argv))
+            ended = _ended(seen, is_first and not seen and _is_shell(launch.argv))
             return sorted({*filter(None, found), *ended} - {*leaders})
         time.sleep(process.pause_s(elapsed_s))
 
@@ -92,8 +107,36 @@ def programs(launch: Launch, task_dir: str, mark: str, leaders: Sequence[int]) -
     """Return the task's processes that run something of its directory."""
     folders = [paths.work(task_dir), paths.releases(launch.project)]
     inside = tuple(os.path.join(os.path.realpath(folder), "") for folder in folders)
-    found = process.task_processes(mark, leaders[0])
-    return [pid for pid in found if any(_is_program(path, inside) for path in _named_by(pid))]
+    is_copy = _of_release(launch, task_dir) if _is_shell(launch.argv) else None
+
+    def is_program(pid: int) -> bool:
+        named = {os.path.realpath(path) for path in _named_by(pid)}
+        if any(_is_program(path, inside) for path in named):
+            return True
+        return is_copy is not None and not is_helper(pid) and any(map(is_copy, named))
+
+    return [pid for pid in running(mark, leaders) if is_program(pid)]
+
+
+def running(mark: str, leaders: Sequence[int]) -> List[int]:
+    """Return all live processes of the task, also those that have cleared their environment. What
+    the supervisor itself has started is in its session."""
+    own = str(os.getsid(0)).encode()
+    found = process.task_processes(mark, leaders[0], os.getpid())
+    return [pid for pid in found if process.stat(pid)[SESSION : SESSION + 1] not in ([own], [])]
+
+
+def is_helper(pid: int) -> bool:
+    """Return whether a process is one that often goes on after a training, and never is one."""
+    words = _words(pid)
+    if os.path.basename(words[0]).startswith("python"):
+        words = [word for word in words[1:] if not word.startswith("-")] or words
+    return bool(HELPERS.search(words[0]))
+
+
+def describe_ended(pids: Sequence[int]) -> str:
+    """Return which processes were ended, as the end of a sentence; "" if there are none."""
+    return ENDS.format(describe(pids)) if pids else ""
 
 
 def describe(pids: Sequence[int]) -> str:
@@ -112,7 +155,7 @@ def program_name(argv: Sequence[str]) -> str:
 def let_end(mark: str, leaders: Sequence[int]) -> None:
     """Wait up to LET_END_S for what ends with what was followed, such as the `tee` of a pipe."""
     deadline = time.monotonic() + LET_END_S
-    while process.task_processes(mark, leaders[0]) and time.monotonic() < deadline:
+    while running(mark, leaders) and time.monotonic() < deadline:
         time.sleep(process.POLL_S)
 
 
@@ -120,7 +163,7 @@ def _named_by(pid: int) -> Iterator[str]:
     """Yield the paths of files that the command line of a process may name, if they exist."""
     folder = _link(pid, "cwd")
     yield _link(pid, "exe")
-    words = [os.fsdecode(word) for word in process.read(pid, "cmdline").split(b"\0")][1:]
+    words = _words(pid)[1:]
     text = " ".join(words)
     for word in {*words, *SEPARATORS.split(text)}:
         yield os.path.join(folder, word)
@@ -129,6 +172,10 @@ def _named_by(pid: int) -> Iterator[str]:
         for place in (folder, *_python_path(pid, folder)):
             yield os.path.join(place, path + ".py")
             yield os.path.join(place, path, "__main__.py")
+
+
+def _words(pid: int) -> List[str]:
+    return [os.fsdecode(word) for word in process.read(pid, "cmdline").split(b"\0")]
 
 
 def _modules(text: str) -> Iterator[str]:
@@ -143,9 +190,19 @@ def _python_path(pid: int, folder: str) -> List[str]:
     return [os.path.join(folder, place) for place in places]
 
 
-def _is_program(path: str, inside: Tuple[str, ...]) -> bool:
+def _of_release(launch: Launch, task_dir: str) -> Callable[[str], bool]:
+    """Return a function that returns whether a real path is a file of the release, unchanged."""
+    release, work = copies.of_launch(launch), os.path.realpath(paths.work(task_dir))
+
+    def is_copy(real: str) -> bool:
+        stamp = filesystem.stamp(real)
+        return bool(stamp) and release.has(work, os.path.relpath(real, work), stamp)
+
+    return is_copy
+
+
+def _is_program(real: str, inside: Tuple[str, ...]) -> bool:
     """Return whether a file in one of the folders `inside` is a script or can be run."""
-    real = os.path.realpath(path)
     if not real.startswith(inside) or not os.path.isfile(real):
         return False
     can_run = real.endswith(SCRIPTS) or os.access(real, os.X_OK)
@@ -178,8 +235,8 @@ def _is_shell(argv: Sequence[str]) -> bool:
 
 def _ended(seen: Set[Optional[int]], all_count: bool) -> Iterator[int]:
     """Yield the children of this process that have ended and were `seen` as programs while they
-    ran. With `all_count` also others that have failed: nobody can know any more what they ran. A
-    shell that has just started a program and exited leaves none that ended before it did."""
+    ran. With `all_count` also others that have failed. A shell that has just started a program and
+    exited leaves none that ended before it did."""
     for pid in process.pids():
         fields = process.stat(pid)
         is_own = len(fields) > PARENT and int(fields[PARENT]) == os.getpid()

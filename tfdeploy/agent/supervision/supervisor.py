@@ -165,29 +165,26 @@ class Supervisor:
             left = left_behind.find(self.launch, self.task_dir, self.mark, watch.leaders, age_s)
             if not left:
                 break
-            self._follow(watch, LeftBehind(left))
+            self._follow(watch, LeftBehind(left, left_behind.program_name(self.launch.argv)))
             order = watch.wait()
         return order
 
     def _follow(self, watch: AttemptWatch, left: LeftBehind) -> None:
-        program = left_behind.program_name(self.launch.argv)
-        them = "them" if len(left.running) > 1 else "it"
-        text = left_behind.FOLLOWS.format(program, left.description, them)
-        self._print(text)
+        self._print(left.description)
         watch.follow(left)
-        reason = "; ".join(filter(None, (self.state.reason, text)))
+        reason = "; ".join(filter(None, (self.state.reason, left.description)))
         self.write(self.state.state, pid=left.pid, reason=reason)
 
     def _end_rest(self, watch: AttemptWatch) -> Tuple[str, List[int]]:
-        """End what is left of the task after its end. Return which of its programs that were, as
-        the end of a sentence, and the processes that survive."""
+        """End what is left of the task after its end. Return what that was, except helpers, as the
+        end of a sentence, and the processes that survive. The log names all."""
         if len(watch.leaders) > 1:
             left_behind.let_end(self.mark, watch.leaders)
-        left = left_behind.programs(self.launch, self.task_dir, self.mark, watch.leaders)
-        note = left_behind.ENDS.format(left_behind.describe(left)) if left else ""
-        if note:
-            self._print(note)
-        return note, self._end_all(watch.leaders[0])
+        left = left_behind.running(self.mark, watch.leaders)
+        if left:
+            self._print(left_behind.describe_ended(left))
+        others = [pid for pid in left if not left_behind.is_helper(pid)]
+        return left_behind.describe_ended(others), self._end_all(watch.leaders[0])
 
     def _print(self, text: str) -> None:
         """Add a line to the task's log."""

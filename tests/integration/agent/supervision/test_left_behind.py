@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.builders import eventually, make_heartbeat_settings, make_policy
 from support.ports import free_port
+from support.releases import write_manifest
 
 from integration.agent.supervised_task import SCRIPT, is_alive
 from tfdeploy.agent import paths
@@ -64,6 +65,15 @@ os._exit(0)
 """
 
 
+# A program of a package, outside the task's directory, that gets a file with its settings.
+PACKAGE = """
+import os, sys, time
+for word in sys.argv[1:]:
+    while os.path.exists(word) and not os.path.exists("end"):
+        time.sleep(0.01)
+"""
+
+
 def popen(**options):
     return f"import subprocess, sys; subprocess.Popen([sys.executable, 'train.py'], **{options})"
 
@@ -79,6 +89,7 @@ BACKGROUND = {
     "module": f"{PYTHON} -m train &",
     "in two steps": f"(sleep 0.2; {PYTHON} train.py) &",
     "disown": f"{PYTHON} train.py & disown -a",
+    "no environment": f"setsid env -i PATH=$PATH {PYTHON} train.py &",
 }
 PROGRAMS = {
     "Popen": popen(),
@@ -104,6 +115,19 @@ def as_program(supervise, script, **changes):
     files = {"main.py": script, "train.py": TRAIN}
     changes = {"port": None, "heartbeat": ALONE, "policy": make_policy(attempts=0), **changes}
     return supervise("", argv=[sys.executable, "main.py"], files=files, **changes)
+
+
+def with_release(supervise, root, script):
+    """Start `sh run.sh`, with the files of a release in the task's directory."""
+    folder = root / "p" / "releases" / "f00d"
+    folder.mkdir(parents=True)
+    (folder / "config.yml").write_text("lr: 0.1")
+    write_manifest(folder)
+    (root / "package.py").write_text(PACKAGE)
+    files = {"run.sh": script.replace("PACKAGE", f"{PYTHON} {root}/package.py")}
+    files.update({"config.yml": "lr: 0.1", "train.log": "step 1"})
+    changes = {"port": None, "heartbeat": ALONE, "policy": make_policy(attempts=0)}
+    return supervise("", argv=["sh", "run.sh"], files=files, **changes)
 
 
 def follows(task):
@@ -215,6 +239,56 @@ def test_a_program_that_fails_just_after_its_script_has_exited_is_a_failure(
     script = f"export LEADER=$$; {left} & exec {PYTHON} -c {shlex.quote(ends)} $!"
     ended = in_background(supervise, script).wait_for_end()
     assert (ended.state, ended.exit) == ("FAILED", code), ended
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"{PYTHON} train.py & no-such-program > gpu.log & exec sleep 0.3",
+        f"no-such-program > gpu.log & {PYTHON} train.py & exec sleep 0.3",
+        f"{PYTHON} train.py | grep WARN > w.log & exec sleep 0.3",
+    ],
+    ids=["after it", "before it", "filter"],
+)
+def test_a_helper_that_fails_beside_a_training_is_no_failure(supervise, script):
+    task = in_background(supervise, script)
+    assert "following it" in follows(task).reason
+    let_end(task)
+    ended = task.wait_for_end()
+    assert (ended.state, ended.exit) == ("SUCCEEDED", 0), ended
+
+
+def test_a_program_that_has_ended_is_not_said_to_run(supervise):
+    task = in_background(supervise, "(exit 9) & exec sleep 0.3")
+    ended = task.wait_for_end()
+    assert (ended.state, ended.exit) == ("FAILED", 9), ended
+    assert "running" not in task.log
+    assert "), which ended at once]" in task.log
+
+
+@pytest.mark.parametrize("word", ["config.yml", "--config=config.yml"])
+def test_a_program_of_a_package_is_followed_if_it_gets_a_file_of_the_release(supervise, root, word):
+    task = with_release(supervise, root, f"PACKAGE config.yml {word} &")
+    assert is_alive(follows(task).pid)
+    let_end(task)
+    assert task.wait_for_end().state == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("helper", ["tail -f config.yml", "tee train.log"])
+def test_a_helper_that_gets_a_file_ends_with_its_script(supervise, root, helper):
+    task = with_release(supervise, root, f"mkfifo pipe; exec 3<> pipe; {helper} <&3 & sleep 0.3")
+    ended = task.wait_for_end()
+    assert (ended.state, ended.reason) == ("SUCCEEDED", "exit 0")
+    assert f"ended {helper} (pid " in task.log
+
+
+def test_whatever_is_ended_after_a_success_is_named(supervise, root):
+    task = with_release(supervise, root, "for n in 1 2 3 4; do PACKAGE train.log & done; sleep 0.5")
+    ended = task.wait_for_end()
+    assert ended.state == "SUCCEEDED"
+    assert ended.reason.startswith("exit 0; ended ")
+    assert ended.reason.count("(pid ") == 3
+    assert ended.reason.endswith(" and 1 more, left running")
 
 
 def test_a_child_that_failed_while_its_program_ran_is_no_failure(supervise):

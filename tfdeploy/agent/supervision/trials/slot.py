@@ -114,10 +114,11 @@ class SlotSupervisor(Supervisor):
 
     def _exit_by_itself(self, watch: AttemptWatch) -> Exit:
         code = watch.child.wait()
-        self._end_rest(watch)
+        ended, _ = self._end_rest(watch)
         self.log.flush()
-        reason = _describe_failure(code, self.log.tail) if code else ""
-        return Exit(code, reason=reason + self._memory_detail(code))
+        if code == 0:
+            return Exit(code, detail=ended)
+        return Exit(code, reason=_describe_failure(code, self.log.tail) + self._memory_detail(code))
 
     def _prepare(self, number: int) -> Any:
         """Fill the trial's directory, with what an earlier attempt on this host has written. Return
@@ -193,7 +194,8 @@ class SlotSupervisor(Supervisor):
         if ended.stopped:
             state, reason = self._end_state, ended.reason
         elif ended.code == 0 and not ended.reason:
-            state, reason = records.SUCCEEDED, self._note()
+            notes = filter(None, (ended.detail, self._note()))
+            state, reason = records.SUCCEEDED, "; ".join(notes)
         else:
             state, reason = FAILED, ended.reason
         self._record(
