@@ -278,7 +278,8 @@ def test_processes_that_a_task_leaves_behind_end_with_it(supervise):
         "print(child.pid, flush=True)",
     )
     assert task.wait_for_end().state == "SUCCEEDED"
-    assert not is_alive(int(task.log))
+    assert not is_alive(int(task.log.split()[0]))
+    assert "ended sleep 60 (pid " in task.log
 
 
 # Restarts
