@@ -40,7 +40,7 @@ class Copies:
         kind, content, *_, size, mtime_ns, _inode = self._entry(path) or ("", "", 0, 0, 0)
         if kind != "file" or stamp[0] != size:
             return False
-        return stamp[1] == mtime_ns or _sha256(os.path.join(work, path), *stamp) == content
+        return stamp[1] == mtime_ns or _sha256(os.path.join(work, path), *stamp[:2]) == content
 
     def have_all(self, work: str, files: Dict[str, Tuple[int, int]]) -> bool:
         """Return whether all of these files, with their sizes and mtimes, are as in the release."""
