@@ -111,14 +111,14 @@ def test_a_start_file_with_its_guard_is_no_problem(host, shell):
 @pytest.mark.parametrize("shell", FILES)
 @pytest.mark.parametrize("command", ["check", "push", "runs"])
 def test_what_is_waited_for_is_said_while_a_start_file_sleeps(host, shell, command):
-    project = host(shell, "sleep 1000")
+    project = host(shell, "sleep 60")
     with project.start_command(command) as running:
         until(lambda: login_shell.SLOW in running.output, "what it waits for")
         assert "error" not in running.output
 
 
 def test_a_shell_that_never_starts_a_command_is_named_in_the_end(host):
-    error = error_of(host("bash", "echo modules; sleep 1000").tf("check"))
+    error = error_of(host("bash", "echo modules; sleep 120").tf("check"))
     assert "one: its login shell has not started tfdeploy's command within 60 s, though" in error
     assert "a start file goes on printing: modules" in error
 
