@@ -33,8 +33,8 @@ def _permit(path: Path) -> str:
         return f"sudo chown -R {os.geteuid()} {_quoted(foreign)}"
     if foreign:
         return f"{_quoted(foreign)} belongs to another user, who can permit it"
-    mode = "u+rwx" if _is_folder(path) else "u+rw"
-    return f"chmod {mode} {_quoted(path)}"
+    command = "chmod u+rwx" if _is_folder(path) else "chmod u+rw"
+    return f"{command} {_quoted(path)}"
 
 
 def _is_foreign(path: Path) -> bool:
