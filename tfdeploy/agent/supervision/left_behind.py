@@ -127,8 +127,11 @@ def running(mark: str, leaders: Sequence[int]) -> List[int]:
 
 
 def is_helper(pid: int) -> bool:
-    """Return whether a process is one that often goes on after a training, and never is one."""
+    """Return whether a process is one that often goes on after a training, and never is one, or has
+    just ended by itself, as trackers of resources do with their program."""
     words = _words(pid)
+    if not words[0]:
+        return True
     if os.path.basename(words[0]).startswith("python"):
         words = [word for word in words[1:] if not word.startswith("-")] or words
     return bool(HELPERS.search(words[0]))
