@@ -113,7 +113,7 @@ CASES = (
     Case("it is stopped", "stopped", 143, ("worker:0=hold", HELD), start_and_stop),
     Case("its start fails", "failed", 1, ("worker:0=hold", "worker:1=import"), fail_to_start),
     Case("its supervisor is killed", "lost", 1, ("worker:0=hold", HELD), start_and_kill),
-    Case("its time is over", "ended", 0, ("worker:0=hold", HELD), training={"max_duration_s": 4}),
+    Case("its time is over", "ended", 0, ("worker:0=hold", HELD), training={"max_duration_s": 12}),
 )  # fmt: skip
 
 

@@ -208,7 +208,7 @@ def test_a_task_is_not_restarted_if_the_one_that_it_trains_with_has_succeeded(ru
 
 def test_a_task_waits_for_the_news_that_the_one_that_it_trains_with_has_succeeded(run):
     """The failure is known before the success that caused it: that process takes long to exit."""
-    late = "become_ready(); wait_until('BACKOFF', 'worker-0'); time.sleep(0.5)"
+    late = "become_ready(); wait_until('BACKOFF', 'worker-0'); time.sleep(0.2)"
     crash = "become_ready(); wait_until('READY', 'worker-1'); sys.exit(7)"
     tasks = run(crash, ps=None, worker=late, heartbeat=IN_STEP, policy=RESTARTED)
     worker, chief = wait_for_ends(tasks)
@@ -225,6 +225,7 @@ def test_a_lost_worker_is_restarted_while_those_that_it_trains_with_go_on(run):
     wait_for_ends(tasks)
 
 
+@pytest.mark.slow
 def test_a_restarted_task_that_is_not_ready_may_wait_for_one_that_has_succeeded(run):
     """A barrier of the program's own: no framework says that the tasks meet."""
     chief = (
@@ -233,10 +234,10 @@ def test_a_restarted_task_that_is_not_ready_may_wait_for_one_that_has_succeeded(
     )
     tasks = run(
         chief, ps=None, worker="become_ready()", heartbeat=IN_STEP, policy=RESTARTED, ready="port",
-        ready_timeout_s=1.0,
+        ready_timeout_s=5.0,
     )  # fmt: skip
     worker, chief = wait_for_ends(tasks)
-    reason = "not READY within 1 s; not restarted alone, because worker:1 has ended"
+    reason = "not READY within 5 s; not restarted alone, because worker:1 has ended"
     assert (worker[0], chief) == ("SUCCEEDED", ("FAILED", reason, ""))
 
 
