@@ -183,7 +183,7 @@ class Agent:
         except CommandTimedOut:
             if not probe(self.transport, self.host).runs:
                 raise never_starts(self.host, left_s, shell.printed) from None
-            return session.answer(timeout_s, max_bytes)  # it has begun to work
+            return session.answer(timeout_s, max_bytes)  # it has started
 
     def _session(self, *, repeatable: bool) -> Session:
         with self._lock:

@@ -1,6 +1,6 @@
 """Find what was changed in a complete release on this host, and repair it.
 
-Root, and whoever owns a file, can write into it although it is read-only.
+Root, and the owner of a file, can write into it although it is read-only.
 """
 
 from __future__ import annotations
