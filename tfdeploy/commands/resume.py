@@ -222,12 +222,9 @@ def _say_edits(run: Run, changes: Changes) -> None:
     Those of hosts that the changes name are no news."""
     named = tuple(f"hosts.{host}." for host in (*changes.without, *(h.name for h in changes.on)))
     file, record = run.inventory.file, run.folder / "hosts.toml"
-    used = edits.digests(record)  # also what was edited in it
-    keys = [
-        key
-        for key in edits.edited(run.written, file)
-        if not key.startswith(named or ("\0",)) and key in edits.edited(used, file)
-    ]
+    unused = {*edits.edited(edits.digests(record), file)}  # what was edited in both is used
+    edited = (key for key in edits.edited(run.written, file) if not key.startswith(named))
+    keys = [key for key in edited if key in unused]
     if keys:
         more = f" and {format_count(len(keys) - MAX_KEYS, 'more key')}" if keys[MAX_KEYS:] else ""
         has_counts = any(key.rpartition(".")[2] in COUNTS for key in keys)

@@ -48,8 +48,13 @@ def installed(launch: Launch) -> Dict[str, str]:
 def of_frameworks(launches: Iterable[Launch]) -> Dict[str, str]:
     """Return the versions of the frameworks that tasks with peers have, by module."""
     found: Dict[str, str] = {}
-    for launch in launches:
-        packages = installed(launch) if launch.has_peers else {}
+    # Most tasks of a host have the same Python, whose packages are listed once.
+    pythons = {
+        (launch.argv[0], launch.env.get("PATH"), launch.env.get("PYTHONPATH")): launch
+        for launch in launches
+        if launch.has_peers
+    }
+    for packages in map(installed, pythons.values()):
         for module, names in FRAMEWORKS.items():
             found.update((module, packages[name]) for name in names if name in packages)
     return found

@@ -104,8 +104,8 @@ class Membership:
     def end_order(self) -> Optional[Order]:
         """Return the order for a task that waits, if the chief has ended, or if it waits for its
         restart and what it would have to meet has ended."""
-        left = self.ended_peers() if self._launch.trains_in_step else []
-        return self._end_waiting(restart.not_alone(left)) if left else None
+        ended = self.ended_peers() if self._launch.trains_in_step else []
+        return self._end_waiting(restart.not_alone(ended)) if ended else None
 
     def _end_waiting(self, why: str) -> Optional[Order]:
         """Return the order for a task that is not restarted; None if it does not wait for that."""

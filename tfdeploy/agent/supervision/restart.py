@@ -72,8 +72,8 @@ class Exit(Record):
     the code, and `exception` is the one that ended it, if it is known. `final` means that a restart
     cannot help. `error` is the one of PEER_ERRORS that ended it, or "". `failed_task` is another
     task that has failed permanently, with its reason in `why_failed`; "" if there is none.
-    `together` means that all tasks that meet start again. `left` are the tasks that it would have
-    to meet again after a restart, and that have ended.
+    `together` means that all tasks that meet start again. `ended_peers` are the tasks that it
+    would have to meet again after a restart, and that have ended.
     """
 
     code: int
@@ -86,7 +86,7 @@ class Exit(Record):
     detail: str = ""
     exception: str = ""
     together: bool = False
-    left: List[str] = field(default_factory=list)
+    ended_peers: List[str] = field(default_factory=list)
 
 
 class Decision(Record):
@@ -116,9 +116,9 @@ def decide(
     exception = ": " + ended.exception if ended.exception else ""
     if ended.code == 0 and not ended.reason:
         return Decision(SUCCEEDED, 0.0, reason)
-    if ended.left and not ended.final:
+    if ended.ended_peers and not ended.final:
         what = ": " + ended.error if ended.error else exception  # what it lost is named already
-        text = "{}; {}{}".format(reason, not_alone(ended.left), what)
+        text = "{}; {}{}".format(reason, not_alone(ended.ended_peers), what)
         return Decision(FAILED, 0.0, text, ended.failed_task if ended.error else "")
     refusal = _refusal(policy, history, ended, now)
     if refusal is not None:
@@ -138,11 +138,11 @@ def not_restarted(reason: str, why: str) -> str:
     return "{}; {}".format(reason.rpartition(RESTART)[0] or reason, why)
 
 
-def not_alone(left: Sequence[str]) -> str:
+def not_alone(ended: Sequence[str]) -> str:
     """Return why a task is not restarted whose peers have ended."""
-    more = " and {} more".format(len(left) - 1) if len(left) > 1 else ""
+    more = " and {} more".format(len(ended) - 1) if len(ended) > 1 else ""
     verb = "have" if more else "has"
-    return "{}, because {}{} {} ended".format(NOT_RESTARTED_ALONE, left[0], more, verb)
+    return "{}, because {}{} {} ended".format(NOT_RESTARTED_ALONE, ended[0], more, verb)
 
 
 def not_started(program: str, error: OSError) -> Exit:
@@ -174,8 +174,8 @@ def ends_with_traceback(output: bytes) -> bool:
     """Return whether little follows the last traceback: a program that has caught it goes on."""
     traceback = last_traceback(output)
     before, _, text = RANK.sub(b"", output).rpartition(TRACEBACK)
-    is_ignored = before.rstrip().rpartition(b"\n")[2].startswith(IGNORED)
-    return bool(traceback) and not is_ignored and len(text) < len(traceback) + AFTER_TRACEBACK
+    is_uncaught = bool(traceback) and not _is_ignored(before)
+    return is_uncaught and len(text) < len(traceback) + AFTER_TRACEBACK
 
 
 def exception(output: bytes) -> str:
@@ -207,10 +207,15 @@ def note_of_traceback(output: bytes) -> str:
     traceback at its end: a tuner catches the errors of its trials. "" if it has not. Exceptions
     that Python itself ignores, while it exits for example, do not count."""
     before, found, _ = output.rpartition(TRACEBACK)
-    if not found or before.rstrip().rpartition(b"\n")[2].startswith(IGNORED):
+    if not found or _is_ignored(before):
         return ""
     exception = last_traceback(output).rpartition("\n")[2]
     return ", with a traceback in its last lines: {}".format(_shorten(exception))
+
+
+def _is_ignored(before: bytes) -> bool:
+    """Return whether Python says in what it printed `before` a traceback that it ignores it."""
+    return before.rstrip().rpartition(b"\n")[2].startswith(IGNORED)
 
 
 def graph_error_cause(output: bytes) -> str:

@@ -142,11 +142,13 @@ class Supervisor:
             return Exit(code, final=True, exception=self._exception(code)), ""
         stopped = order.state == records.STOPPED
         is_final = order.state == FAILED or self.membership.run_has_ended()
-        left = self._peers_left(order.reason)
-        outcome = Exit(code, stopped, order.reason, final=is_final, together=together, left=left)
+        peers = self._ended_peers(order.reason)
+        outcome = Exit(
+            code, stopped, order.reason, final=is_final, together=together, ended_peers=peers
+        )
         return outcome, order.cause
 
-    def _peers_left(self, reason: str = "") -> List[str]:
+    def _ended_peers(self, reason: str = "") -> List[str]:
         """Return the tasks that have ended and that this one would have to meet after a restart. A
         restarted task that was `not READY` may wait for them, too, whatever its program is."""
         if self.launch.trains_in_step or reason.startswith(NOT_READY):
@@ -231,14 +233,14 @@ class Supervisor:
         together = self.membership.rounds.order()
         if together:  # it noticed the loss itself
             return Exit(code, reason=together.reason, final=is_final, together=True)
-        left = self._peers_left()
+        peers = self._ended_peers()
         if code < 0 and not restart.has_crashed(code):
-            return Exit(code, final=is_final, detail=self._memory_detail(code), left=left)
+            return Exit(code, final=is_final, detail=self._memory_detail(code), ended_peers=peers)
         tail, count = self.log.tail, self.membership.progress_count
         self.attempts = restart.record_failure(self.attempts, code, tail, count, failed)
         return Exit(
             code, final=is_final, error=restart.peer_error(tail), failed_task=failed,
-            why_failed=why, exception=self._exception(code), left=left,
+            why_failed=why, exception=self._exception(code), ended_peers=peers,
         )  # fmt: skip
 
     def _exception(self, code: int) -> str:

@@ -64,22 +64,22 @@ def test_the_end_of_an_attempt_gets_a_state_and_a_reason(ended, state, reason):
     ("ended", "reason"),
     [
         (
-            Exit(1, left=["worker:1"], error="AbortedError", exception="AbortedError: gone"),
+            Exit(1, ended_peers=["worker:1"], error="AbortedError", exception="AbortedError: gone"),
             "exit 1; not restarted alone, because worker:1 has ended: AbortedError",
         ),
         (
-            Exit(1, left=["worker:1"], exception="ValueError: no such column"),
+            Exit(1, ended_peers=["worker:1"], exception="ValueError: no such column"),
             "exit 1; not restarted alone, because worker:1 has ended: ValueError: no such column",
         ),
         (
-            Exit(-9, left=["worker:1", "worker:2", "worker:3"]),
+            Exit(-9, ended_peers=["worker:1", "worker:2", "worker:3"]),
             "killed by SIGKILL; not restarted alone, because worker:1 and 2 more have ended",
         ),
         (
-            Exit(-6, reason="FROZEN: no answer", left=["worker:1"]),
+            Exit(-6, reason="FROZEN: no answer", ended_peers=["worker:1"]),
             "FROZEN: no answer; not restarted alone, because worker:1 has ended",
         ),
-        (Exit(1, left=["worker:1"], final=True), "exit 1"),
+        (Exit(1, ended_peers=["worker:1"], final=True), "exit 1"),
     ],
 )
 def test_a_task_is_not_restarted_without_those_that_it_has_to_meet(ended, reason):
@@ -87,7 +87,7 @@ def test_a_task_is_not_restarted_without_those_that_it_has_to_meet(ended, reason
 
 
 def test_a_lost_connection_to_a_task_that_has_failed_is_a_cause_also_if_others_have_ended():
-    ended = Exit(1, left=["worker:1"], error="UnavailableError", failed_task="worker:1")
+    ended = Exit(1, ended_peers=["worker:1"], error="UnavailableError", failed_task="worker:1")
     assert decision(ended).cause == "worker:1"
     assert decision(replace(ended, error="")).cause == ""
 
@@ -107,7 +107,7 @@ def test_a_program_that_has_caught_an_exception_goes_on_to_print(before, after, 
 
 
 def test_a_success_is_a_success_whoever_has_ended():
-    assert decision(Exit(0, left=["worker:1"])).state == "SUCCEEDED"
+    assert decision(Exit(0, ended_peers=["worker:1"])).state == "SUCCEEDED"
 
 
 def test_a_task_that_was_never_ready_is_not_restarted():
