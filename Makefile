@@ -10,19 +10,20 @@ LOCAL_NEEDS := rsync ssh fish zsh tcsh ipv6
 NEEDS := $(LOCAL_NEEDS) kerberos softhsm oathtool docker chromium torch iproute2 gcc
 # The number of slow tests that run at the same time, each with its own set of hosts. They mostly wait.
 SETS := 4
+# `make test` leaves out slow tests whose subject has not changed since they passed: tests/support/affected.py.
+WHICH := --affected
 SLOW := tests/hosts/with $(SETS) .venv/bin/pytest -n $(SETS) --dist loadgroup --no-loadscope-reorder -m slow
-# tf_keras requires the package "tensorflow", which would overwrite tensorflow-cpu: installed without its requirements.
-TF_KERAS := 'tf_keras>=2.21,<2.22'
 
 # If it is set, each command that a test runs compiles all its modules again: a third of its CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick local faults e2e hosts costs transcripts soak check docs schemas bench recipes figures replication docs-pictures clean
+.PHONY: help demo test quick local faults e2e hosts costs transcripts soak check lock audit nightly docs schemas bench recipes replication docs-pictures clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    train the example on this machine with several tasks, and print the test accuracy (minutes the first time)"
-	@echo "make test    run all tests, with hosts in containers (starts the containers, and removes them unless they were running)"
+	@echo "make test    run the tests, with hosts in containers (starts the containers, and removes them unless they were running)"
+	@echo "             slow tests are left out, and named, if what they test has not changed since all passed"
 	@echo "make test ONE=tests/unit/planning/test_plan.py::test_name    run one test, one file or one folder"
 	@echo "make quick   run the unit tests, which start no process (a minute)"
 	@echo "make local   run make quick, then the fast tests that start processes on this machine: sshd, rsync, tfdeploy"
@@ -30,13 +31,15 @@ help:
 	@echo "make hosts   start the containers and keep them running, so that the next tests start at once"
 	@echo "make costs   run the slow tests and store the duration of each in tests/support/costs.json"
 	@echo "make transcripts    run the console sessions of tests/transcripts, and store what they print now, for the docs, too"
-	@echo "make soak    repeat the fault tests and fuzz for HOURS=1, and write docs/soak.md"
+	@echo "make soak    repeat the fault tests and fuzz for HOURS=1, and write tests/soak.md"
 	@echo "make check   check format, lint, types and documentation (ruff, mypy, mkdocs)"
+	@echo "make audit   look up known weaknesses of all packages in the lock (needs a network)"
+	@echo "make nightly run make check, every test and make audit; if all tests pass, tests/support/proved.json says with what"
+	@echo "make lock    lock the newest versions of all dependencies, with their hashes, in requirements/"
 	@echo "make docs    build the documentation into build/site"
-	@echo "make schemas write docs/schemas/, the tables of docs/json.md, and every key into docs/hosts-toml.md"
+	@echo "make schemas write docs/schemas/, the lists of docs/json.md, and every key into docs/hosts-toml.md"
 	@echo "make bench   compare tfdeploy with Ansible, pyinfra, Fabric and a shell loop on up to 48 hosts (an hour or two)"
-	@echo "make recipes run the algorithms of examples/ for real, and write docs/recipes.md (an hour)"
-	@echo "make figures simulate them with up to 16 workers, and write docs/recipes.md (ten minutes of CPU time)"
+	@echo "make recipes run the algorithms of examples/, and write docs/recipes.md (an hour)"
 	@echo "make replication    measure serial, in-graph and between-graph training in batches per second (some minutes)"
 	@echo "make docs-pictures  make the pictures of the documentation from a real training (some minutes)"
 	@echo "make clean   remove the containers, .venv and all generated files"
@@ -55,7 +58,7 @@ test: .venv/.ready-to-develop
 	tests/hosts/install-missing $(NEEDS)
 	$(QUICK)
 	$(LOCAL)
-	$(SLOW) tests
+	$(SLOW) $(WHICH) tests
 endif
 
 faults e2e: .venv/.ready-to-develop
@@ -105,12 +108,26 @@ bench: .venv/.ready-to-develop
 	tests/bench/run
 	tests/bench/render
 
+# For every Python from 3.11 on, Linux and macOS. Each lock has what the one before has, in the same versions.
+LOCK := .venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock'
+OF_BOTH := --overrides requirements/overrides.txt --extra tensorflow pyproject.toml requirements/also.in
+lock: .venv/.ready-to-develop
+	$(LOCK) --extra all $(OF_BOTH) -o requirements/run.txt
+	$(LOCK) --extra dev --extra docs -c requirements/run.txt $(OF_BOTH) -o requirements/develop.txt
+
+audit: .venv/bin/python
+	@.venv/bin/python tests/support/audit.py requirements/develop.txt
+
+# Every test; if all pass, tests/support/proved.json has what they passed with. Commit it.
+nightly: WHICH := --prove
+# As many examples as take a few minutes more.
+nightly: export TFDEPLOY_FUZZ_SEQUENCES := 150
+nightly: export TFDEPLOY_FUZZ_INPUTS := 1000
+nightly: export TFDEPLOY_FUZZ_KILLED_CALLS := 10
+nightly: check test audit
+
 recipes: .venv/.ready-to-run
 	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures real
-	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures draw
-
-figures: .venv/.ready-to-run
-	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures simulate
 	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures draw
 
 replication: .venv/.ready-to-run
@@ -127,16 +144,18 @@ clean:
 	tests/hosts/remove tests/hosts/.keys tests/hosts/.build tests/bench/.fleet tests/bench/.peers tests/.failed
 	find $(SOURCES) -xdev -name __pycache__ -prune -exec tests/hosts/remove {} +
 
-# Each stamp means that .venv has what this pyproject.toml requires.
+# Each stamp means that .venv has what this lock names. pip takes a file only with the hash that the lock has.
 INSTALL := @.venv/bin/python tests/support/pip_install.py
-.venv/.ready-to-run: pyproject.toml | .venv/bin/python
-	$(INSTALL) 'tfdeploy, TensorFlow and what they need, about 2 GB in .venv (some minutes)' -e '.[all,tensorflow]'
-	$(INSTALL) 'tf_keras, which is Keras 2, into .venv' --no-deps $(TF_KERAS)
+LOCKED := --no-deps --require-hashes -r
+ITSELF := --no-deps --no-build-isolation --no-index -e .
+.venv/.ready-to-run: pyproject.toml requirements/run.txt | .venv/bin/python
+	$(INSTALL) 'TensorFlow and what tfdeploy needs, about 2 GB in .venv (some minutes)' $(LOCKED) requirements/run.txt
+	$(INSTALL) 'tfdeploy itself, into .venv' $(ITSELF)
 	@touch $@
 
-.venv/.ready-to-develop: pyproject.toml | .venv/bin/python
-	$(INSTALL) 'tfdeploy, TensorFlow and the tools for tests, about 2 GB in .venv (some minutes)' -e '.[tensorflow,dev,docs]'
-	$(INSTALL) 'tf_keras, which is Keras 2, into .venv' --no-deps $(TF_KERAS)
+.venv/.ready-to-develop: pyproject.toml requirements/develop.txt | .venv/bin/python
+	$(INSTALL) 'TensorFlow, what tfdeploy needs and the tools for tests, about 2 GB in .venv (some minutes)' $(LOCKED) requirements/develop.txt
+	$(INSTALL) 'tfdeploy itself, into .venv' $(ITSELF)
 	@touch $@ .venv/.ready-to-run
 
 .venv/bin/python:

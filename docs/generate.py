@@ -1,4 +1,4 @@
-"""Write docs/schemas/ and the tables of docs/json.md from the classes that --json prints, and every
+"""Write docs/schemas/ and the lists of docs/json.md from the classes that --json prints, and every
 key into docs/hosts-toml.md from hosts.example.toml, and the consoles of all pages from transcripts:
 make schemas."""
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import sys
 from collections.abc import Collection, Mapping
 from functools import cache, cached_property
@@ -40,7 +41,7 @@ def files() -> dict[Path, str]:
     }
     example = (DOCS.parent / "hosts.example.toml").read_text()
     keys = f"```toml\n{example}```\n"
-    written = {**schemas, **_between_marks(PAGE, tables()), **_between_marks(KEYS_PAGE, keys)}
+    written = {**schemas, **_between_marks(PAGE, lists()), **_between_marks(KEYS_PAGE, keys)}
     pages = {page: written.get(page, page.read_text()) for page in console_blocks.pages()}
     texts = {page: console_blocks.filled(text) for page, text in pages.items()}
     return {**written, **{page: texts[page] for page in pages if texts[page] != pages[page]}}
@@ -187,45 +188,67 @@ def _is_text(node: ast.stmt | None) -> bool:
     return is_constant and isinstance(node.value.value, str)
 
 
-def tables() -> str:
-    """Return a table for each command, and then one for each object in them."""
-    objects: dict[str, Any] = {}
-    parts = []
+def lists() -> str:
+    """Return a list of keys for each command, and then one for each object in them."""
+    commands: dict[str, dict[str, Any]] = {}
+    objects: dict[str, dict[str, Any]] = {}
     for shape in dict.fromkeys(CLASSES.values()):
-        made = schema(shape)
-        objects |= made.get("$defs", {})
-        commands = [command for command, other in CLASSES.items() if other is shape]
-        links = ", ".join(f"[{command}.json](schemas/{command}.json)" for command in commands)
-        made["description"] += f" Schema: {links}."
-        parts.append(_table(f"### {', '.join(commands)}", made))
-    parts.append("## Objects\n")
-    parts += [_table(f"### {name}", objects[name]) for name in sorted(objects)]
+        names = [command for command, other in CLASSES.items() if other is shape]
+        commands[", ".join(names)] = schema(shape)
+        objects |= commands[", ".join(names)].get("$defs", {})
+    parts = [_list(name, commands) for name in commands]
+    parts += ["## Objects\n", *(_list(name, objects) for name in sorted(objects))]
     return "\n" + "\n".join(parts) + "\n"
 
 
-def _table(title: str, made: dict[str, Any]) -> str:
-    rows = [
-        f"| `{key}` | {_type(value)} | {value['description']} |"
-        for key, value in made["properties"].items()
-    ]
-    head = [title, "", made["description"], ""]
-    return "\n".join([*head, "| key | type | meaning |", "|---|---|---|", *rows, ""])
+def _list(name: str, known: dict[str, dict[str, Any]]) -> str:
+    """Return the keys of a command or an object, without those of a smaller one that it extends."""
+    keys = known[name]["properties"]
+    text = known[name]["description"]
+    if base := _base(name, known):
+        text += f" The keys of [{base}](#{base.lower()}), and:"
+        keys = {k: keys[k] for k in keys if keys[k] != known[base]["properties"].get(k)}
+    lines = [f"- `{key}`{_suffix(value)}: {_phrase(value)}" for key, value in keys.items()]
+    return "\n".join([f"### {name}", "", text, "", *lines, ""])
+
+
+def _base(name: str, known: dict[str, dict[str, Any]]) -> str | None:
+    """Return the largest other one whose keys are all in this one, with at most one difference."""
+    mine = known[name]["properties"]
+    keys = {other: known[other]["properties"] for other in known if other != name}
+    smaller = [other for other in keys if len(keys[other]) > 2 and {*keys[other]} < {*mine}]
+    same = [o for o in smaller if sum(keys[o][key] != mine[key] for key in keys[o]) <= 1]
+    return max(same, key=lambda other: len(keys[other]), default=None)
+
+
+def _phrase(value: dict[str, Any]) -> str:
+    """Return a meaning as it follows a colon: without the article and the capital of a sentence."""
+    text = value["description"].removesuffix(".").removeprefix("The ").removeprefix("Its ")
+    first = text.partition(" ")[0]
+    is_name = first == "Python" or re.search(r"[A-Z`]", first[1:])
+    return text if is_name else text[:1].lower() + text[1:]
+
+
+def _suffix(value: dict[str, Any]) -> str:
+    """Return the type after a key; a key without one is a string."""
+    return "" if value.get("type") == "string" and "enum" not in value else f" {_type(value)}"
 
 
 def _type(value: dict[str, Any]) -> str:
-    """Return a type in words, with a link to the table of an object."""
+    """Return a type in words, with a link to the list of an object."""
     if "$ref" in value:
         name = value["$ref"].removeprefix(REF)
         return f"[{name}](#{name.lower()})"
     if "anyOf" in value:
-        return " or ".join(map(_type, value["anyOf"]))
+        types = [_type(each) for each in value["anyOf"] if each != {"type": "null"}]
+        return " or ".join(types) + "?" * (len(types) < len(value["anyOf"]))
     if "enum" in value:
         return ", ".join(f"`{each}`" for each in value["enum"])
     if value.get("type") == "array":
-        return f"list of {_type(value['items'])}"
+        return f"{_type(value['items'])}[]"
     if "additionalProperties" in value:
         values = value["additionalProperties"]
-        return "object" if values is True else f"map of {_type(values)}"
+        return "object" if values is True else f"{{{_type(values)}}}"
     return str(value["type"])
 
 

@@ -1,7 +1,8 @@
 """Build the site from the files as they are in the repository.
 
-Pages outside of docs/ (CONTRIBUTING.md, CHANGELOG.md and the examples) join the site. Their links
-are written for a reader of the repository; on the site each one leads to the same file's page.
+Pages outside of docs/ (CONTRIBUTING.md, CHANGELOG.md, SECURITY.md and the examples) join the site.
+Their links are written for a reader of the repository; on the site each one leads to the same
+file's page.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def pages_outside() -> list[str]:
     """Return the paths of all pages outside of docs/, relative to the repository."""
-    patterns = ("CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md", "examples/*/README.md")
+    patterns = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "examples/README.md")
+    patterns += ("examples/*/README.md",)
     found = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     return [path.relative_to(ROOT).as_posix() for path in found]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 v1 = tf.compat.v1
 # Much of what these recipes show is deprecated; TensorFlow would warn at each use.
 v1.logging.set_verbosity(v1.logging.ERROR)
-JITTER = 0.2  # σ of the logarithm of a batch's time with --compute_ms, as in the simulation
+JITTER = 0.2  # σ of the logarithm of a batch's time with --compute_ms
 
 
 class Role(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from support import evidence, order, starter
+from support import affected, evidence, order, starter
 from support.releases import write_manifest
 from support.ssh_masters import close_masters
 
@@ -16,6 +17,8 @@ from tfdeploy.transport.daemon import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+gc.set_threshold(50_000)  # default: 700. Most objects of a session of tests live until its end
 
 # Hypothesis draws the same examples in every run except a soak.
 settings.register_profile("unit", deadline=None, max_examples=60, derandomize=True, database=None)
@@ -25,12 +28,33 @@ if "TFDEPLOY_FUZZ" in os.environ:
     settings.register_profile("soak", deadline=None, max_examples=max_examples, database=None)
     settings.load_profile("soak")
 
+HASHES = pytest.StashKey[dict[str, str]]()
 pytest_plugins = ["support.imports", "support.timeouts"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", action="store_true", help="store what transcripts print now")
     parser.addoption("--write-costs", action="store_true", help="store the duration of each test")
+    parser.addoption(
+        "--affected", action="store_true", help="leave out slow tests whose subject is unchanged"
+    )
+    parser.addoption(
+        "--prove", action="store_true", help="if all tests pass, store that for --affected"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hash what is tested before the first test: an edit during the tests is not proved by them."""
+    if config.getvalue("affected") or config.getvalue("prove"):
+        config.stash[HASHES] = affected.hashes()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return affected.report(_left_out(config))
+
+
+def _left_out(config: pytest.Config) -> list[str]:
+    return affected.proved(config.stash[HASHES]) if config.getvalue("affected") else []
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -40,6 +64,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if left_out := affected.leave_out(_left_out(config), items):
+        config.hook.pytest_deselected(items=left_out)
     if config.getvalue("dist") == "loadgroup" or hasattr(config, "workerinput"):
         order.arrange(items)
 
@@ -72,6 +98,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         order.write(reports)
     elif config.getvalue("markexpr") == "slow" and (hint := order.hint(reports, order.read())):
         terminalreporter.write_line(hint)
+    for line in affected.report(_left_out(config)):
+        terminalreporter.write_line(line)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    all_ran = config.args == ["tests"] and config.getvalue("markexpr") == "slow"
+    is_part = config.getvalue("keyword") or hasattr(config, "workerinput")
+    if config.getvalue("prove") and all_ran and not is_part and exitstatus == 0:
+        affected.store(config.stash[HASHES])
 
 
 @pytest.fixture(scope="session", autouse=True)

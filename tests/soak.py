@@ -1,4 +1,4 @@
-"""Fuzz, then repeat the fault tests until HOURS are over; write docs/soak.md (`make soak`).
+"""Fuzz, then repeat the fault tests until HOURS are over; write tests/soak.md (`make soak`).
 
     python tests/soak.py HOURS SETS
     python tests/soak.py again SETS    # the parts of a whole soak that found what is mended now
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-RESULT = ROOT / "docs" / "soak.md"
+RESULT = ROOT / "tests" / "soak.md"
 # Of a soak of an hour or more; a shorter one has proportionally fewer.
 EXAMPLES_A_TEST = 5_000  # `make quick` draws 60, the same in each run
 SEQUENCES, OF_PROCESSES = 20_000, 100  # the suite tries 150 and 3
@@ -34,16 +34,16 @@ PATIENT = ["-o", "timeout=7200"]  # seconds for one test, which here tries so mu
 FUZZING = ["-n", "2", "-m", "hypothesis", "tests"]
 INPUTS_A_KIND = 91_000  # together more than a million hostile inputs
 ATTACK = ["-n", "2", "tests/attacks/test_fuzz.py"]
-SECURITY = ROOT / "docs" / "security.md"
-COUNT = "The last soak read "  # the beginning of the line that a soak writes
 ANY_ORDER = ["-n", "2", "-m", "slow", "tests/integration/test_any_order.py"]
 PROCESSES = ["-n", "2", "-m", "slow", "tests/integration/test_any_order_processes.py"]
+KILLS = ["-n", "2", "-m", "slow", "tests/integration/test_killed_at_each_call.py"]
+KILLED_CALLS = 2_000  # of a command; more than any makes
 FAULTS, AGAIN = "faults, round ", ", again after a mend"
 HEAD = (
     "# The last soak", "",
     "`make soak HOURS=1` fuzzes with new examples, tries commands of two controllers and faults in "
-    "any order ([what must hold](failures.md#what-always-holds)), and runs the faults again and "
-    "again. Every round has new examples. A soak of less than an hour tries fewer of them.", "",
+    "any order ([what must hold](../docs/failures.md#what-always-holds)), and repeats the faults. "
+    "A soak of less than an hour tries fewer examples.", "",
 )  # fmt: skip
 TABLE = ("| part | tests | failed | minutes |", "|---|--:|---|--:|")
 
@@ -89,29 +89,24 @@ def _faults(sets: str) -> list[str]:
 
 
 def _of_new_examples(share: float) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Yield name, words of pytest and variables of the parts whose examples are drawn anew."""
+    """Yield name, words of pytest and variables of the parts with more examples than the suite."""
     for full, name, words, variable in (
         (EXAMPLES_A_TEST, "fuzzing, {} new examples a test", FUZZING, "TFDEPLOY_FUZZ"),
         (SEQUENCES, "any order, {} new sequences", ANY_ORDER, "TFDEPLOY_FUZZ_SEQUENCES"),
         (OF_PROCESSES, "any order with real processes, {} new sequences", PROCESSES,
          "TFDEPLOY_FUZZ_PROCESS_SEQUENCES"),
+        (KILLED_CALLS, "a kill at each call of a command, at most {}", KILLS,
+         "TFDEPLOY_FUZZ_KILLED_CALLS"),
     ):  # fmt: skip
         count = round(full * share)
         yield name.format(f"{count:,}"), PATIENT + words, {variable: str(count)}
 
 
 def _attack(inputs: int) -> Part:
-    """Read new hostile inputs of each kind, and write their number into docs/security.md."""
     name = f"hostile inputs, {inputs:,} new ones of each kind"
     seed = os.urandom(4).hex()
     variables = {"TFDEPLOY_FUZZ_INPUTS": str(inputs), "TFDEPLOY_FUZZ_SEED": seed}
-    part = _run(name, PATIENT + ATTACK, variables)
-    count = f"{COUNT}{part.tests * inputs:,} of them on {datetime.now(UTC):%Y-%m-%d}"
-    result = f"{len(part.failed)} kinds failed" if part.failed else "none failed"
-    lines = SECURITY.read_text().splitlines()
-    text = [f"{count}: {result}." if line.startswith(COUNT) else line for line in lines]
-    SECURITY.write_text("\n".join(text) + "\n")
-    return part
+    return _run(name, PATIENT + ATTACK, variables)
 
 
 def _run(name: str, words: list[str], variables: dict[str, str]) -> Part:

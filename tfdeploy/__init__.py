@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfdeploy.api.functions import Inventory, check, plan, prune, push, runs, start
     from tfdeploy.api.run import Run
+    from tfdeploy.branches.measuring.compare import Comparison, compare
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
-    from tfdeploy.commands.following.run_follow import RunEnd, Watcher
+    from tfdeploy.commands.intent import Intent
     from tfdeploy.commands.logs import LogLine
-    from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.prune import PruneResult
     from tfdeploy.commands.resume import ResumeResult
-    from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.running.follow import RunEnd, Watcher
+    from tfdeploy.commands.running.run import FinishedRun
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.status import RunStatus
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
         TransferFailed,
         Unreachable,
     )
-    from tfdeploy.experiments.compare import Comparison, compare
     from tfdeploy.shared.records import TaskReport
 
 _PUBLIC = {
@@ -67,8 +67,8 @@ _PUBLIC = {
     "commands.plan": ("Intent",),
     "commands.prune": ("PruneResult",),
     "commands.resume": ("ResumeResult",),
-    "commands.run": ("FinishedRun",),
-    "commands.following.run_follow": ("RunEnd", "Watcher"),
+    "commands.running.run": ("FinishedRun",),
+    "commands.running.follow": ("RunEnd", "Watcher"),
     "commands.runs": ("ProjectRuns",),
     "commands.scale": ("ScaleResult",),
     "commands.status": ("RunStatus",),
@@ -79,7 +79,7 @@ _PUBLIC = {
         *("LeaseConflict", "NotTrusted", "PlanError", "RunError", "TaskError", "TaskFailed"),
         *("TaskNotReady", "TfdeployError", "TransferFailed", "Unreachable"),
     ),
-    "experiments.compare": ("Comparison", "compare"),
+    "branches.measuring.compare": ("Comparison", "compare"),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = [

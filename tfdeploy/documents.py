@@ -1,7 +1,7 @@
 """Results are documents: the object that a command returns is what --json prints.
 
 The fields of its class are the keys of the JSON object, and the text below a field says what it
-means: `make schemas` makes docs/schemas/ and the tables of docs/json.md from both. This holds for
+means: `make schemas` makes docs/schemas/ and the lists of docs/json.md from both. This holds for
 dataclasses, NamedTuples and the records of shared/. Where an object and its JSON differ, its class
 says so:
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from tfdeploy.errors import TfdeployError, individual_errors
-from tfdeploy.shared.protocol.record import Fields, field_types
+from tfdeploy.shared.protocol.record import Fields, field_names
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class Problem:
     """An error or a note."""
 
     host: str | None
-    """The host that it is about, if it is about one."""
+    """The host that it is about."""
     task: str | None
-    """The task that it is about, if it is about one."""
+    """The task that it is about."""
     message: str
     """What was found, and what was expected."""
     hint: str | None
     """What to type or to edit next."""
     log: tuple[str, ...]
-    """The last lines of the task's log, if its process failed."""
+    """The last lines of the task's log."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Failure:
 
     @property
     def errors(self) -> tuple[TfdeployError, ...]:
-        """The same, one by one: an object for each host or task."""
+        """The same, one for each host or task."""
         return individual_errors(self.error)
 
 
@@ -87,7 +87,7 @@ def keys(kind: type) -> Mapping[str, str | type]:
     if shown is None and is_dataclass(kind):
         shown = [each.name for each in fields(kind)]
     if shown is None:
-        shown = getattr(kind, "_fields", None) or field_types(kind)
+        shown = getattr(kind, "_fields", None) or field_names(kind)
     others: Mapping[str, str | type] = {**getattr(kind, "NAMES", {}), **getattr(kind, "MERGED", {})}
     return {name: others.get(name, name) for name in shown}
 

@@ -1,7 +1,8 @@
 """All errors that a user can meet: what went wrong, on which host, and what to type next.
 
     TfdeployError(message, hint)
-    ├── InventoryError · PlanError · RunError · NotTrusted    exit 2: nothing was changed
+    ├── InventoryError · PlanError · RunError (ClaimedRecord) · NotTrusted    exit 2: nothing was
+    │   changed
     ├── HostError(host)                             exit 1
     │   Unreachable · AuthenticationFailed · HostKeyRefused · CommandFailed
     │   CommandTimedOut · TransferFailed · AgentError (LeaseConflict) · AgentExitedEarly
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"(\bport \d+|(?<![\w.:-])[\w.:-]*\w)")
 EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception)\b")  # how the last line of a traceback begins
+MAX_LINE = 4000  # characters of a message or a hint
 AGE = re.compile(r"\b\d+[smhd]\b")  # what changes in a reason that stays the same
 # Words that may differ between hosts with the same error, besides their names: IPv4 and IPv6
 # addresses, ports, tasks, ages.
@@ -99,6 +101,28 @@ class RunError(TfdeployError):
     exit_code = 2
 
 
+class ClaimedRecord(RunError):
+    """Hosts have a record of `run` that is not believed without a person. `doubtful` are the hosts
+    whose claim a command that only reads ignores; () if enough of them agree. `can_be_agreed` is
+    whether a person can agree to it: the message says all that it differs in."""
+
+    def __init__(
+        self,
+        message: str,
+        hint: str,
+        run: str,
+        doubtful: Sequence[str] = (),
+        *,
+        can_be_agreed: bool = False,
+    ) -> None:
+        super().__init__(message, hint)
+        self.run, self.doubtful, self.can_be_agreed = run, tuple(doubtful), can_be_agreed
+
+    def refused(self) -> Self:
+        """Return the error of a person who does not agree, and has seen what it says."""
+        return self._copy(message=f"nobody has agreed to the record of run {self.run}")
+
+
 class NotTrusted(TfdeployError):
     """The user has not trusted what hosts.toml, or a run's record, would use on the controller."""
 
@@ -106,13 +130,17 @@ class NotTrusted(TfdeployError):
 
 
 class HostError(TfdeployError):
-    """An error on one host. Its message may quote what the host sent, and is one line: a host can't
-    add lines that look like tfdeploy's."""
+    """An error on one host. Its message may quote what the host sent, and is one line of limited
+    length: a host can't add lines that look like tfdeploy's, nor hide those of other hosts."""
 
     def __init__(self, host: str, message: str, hint: str = "") -> None:
-        super().__init__(escape_line(message), escape_line(hint))
+        super().__init__(_one_line(message), _one_line(hint))
         self.host = host
         self.names = (host,)
+
+
+def _one_line(text: str) -> str:
+    return escape_line(text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…")
 
 
 class Unreachable(HostError):

@@ -1,7 +1,7 @@
 """A Run (one plan on one release) and its record on the controller.
 
 The record says what was started; only the hosts know the state of the tasks. Each host of the run
-has a copy of the record (see commands/following/recover_record.py).
+has a copy of the record (see commands/records/recover.py).
 
 runs/<run>/run.json      the release, the agent, the hosts file's name and its folder
 runs/<run>/hosts.toml    the inventory as it was started, with every address resolved
@@ -11,7 +11,7 @@ runs/<run>/…             what `collect` fetches
 
 Commands about a run read the plan, without validating and planning again. If it is missing, or its
 signature is not this user's for these two files in this folder, they are validated as a hosts.toml
-is: an older version wrote them, somebody else, another controller, or the user has edited them.
+is: somebody else or another controller wrote them, or the user has edited them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tfdeploy.config import toml_text
 from tfdeploy.config.cluster import JOBS, Task
 from tfdeploy.config.hosts_file import hosts_flag, open_hosts_file
 from tfdeploy.config.models import Inventory
-from tfdeploy.errors import InventoryError, RunError
+from tfdeploy.errors import InventoryError, RunError, TfdeployError
 from tfdeploy.folders.disk_errors import explain
 from tfdeploy.folders.own_folder import OwnFolder, is_own, read_file
 from tfdeploy.formatting.short_repr import short_repr
@@ -41,23 +41,24 @@ from tfdeploy.planning.roles import RunNames
 from tfdeploy.trust import signature, store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 FOLDER = "runs"
 # The ids that new_id makes. Other folders among the runs are not shown, and never deleted.
 TIME = "%Y%m%d-%H%M%S"
-ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
+# A controller's clock may once have been years ahead. What is further ahead was not made by new_id.
+MAX_AHEAD = timedelta(days=36525)
+# How far another controller's clock, which has made the id of a run, may be ahead.
+MAX_CLOCK_DIFFERENCE = timedelta(days=1)
 BOTH = ".record.json"
 PLAN = "plan"
 PLAN_FORMAT = "2"  # part of the signature: a plan with another meaning is not read
 START_HINT = "start one: tfdeploy run, or tfdeploy start"
 MAX_RECORD_BYTES = 16 << 20
-# Keys that records of older versions lack, with their defaults.
-OPTIONAL_KEYS: dict[str, Any] = {
-    "auto_ports": [], "launched": "", "data": {}, "environments": {}, "sweep": False,
-    "starts": 0, "name": "", "words": [], "left_out": [], "source": {}, "written": {},
-}  # fmt: skip
+MAX_STARTS = 1 << 53  # `starts` grows by one or to seconds
+OTHER_VERSION_HINT = "if another version of tfdeploy started the run, use that one for it"
 
 
 @dataclass(frozen=True)
@@ -85,25 +86,27 @@ class Run:
     """The release of each data set, by its place."""
     environments: Mapping[str, str] = field(default_factory=dict)
     """The id of each host's Python environment; {} without [env]."""
-    of_sweep: bool = False
-    """Whether a sweep started it to measure it; it is never the default run of a command."""
+    by_id_only: bool = False
+    """Whether it is found by its id only: it is never the default run of a command."""
     starts: int = 0
     """It grows with each start and resume, by one or to the seconds since the first start; of two
     records, the one with more is newer."""
     name: str = ""
-    """The name of --name; "" if it has none."""
+    """The name of --name, or ""."""
     words: tuple[str, ...] = ()
     """The words that the command line added to the command."""
     left_out: tuple[str, ...] = ()
-    """The hosts without which it was resumed; tasks of an earlier start may still run there."""
+    """The hosts without which it was resumed."""
     written: Mapping[str, str] = field(default_factory=dict)
     """A hash of the value of each key of hosts.toml when it started, by the key's path."""
     known_newer: tuple[str, ...] | None = field(default=None, compare=False)
     """The newer runs of which the controller has a record, if no name has chosen this one: a host
     that knows another one says so. Not part of the record."""
+    doubted: tuple[str, ...] = field(default=(), compare=False)
+    """The hosts whose newer record, or newer run, is not believed: they are not asked for one. Not
+    part of the record."""
     source: Mapping[str, str] = field(default_factory=dict)
-    """What git says about its source: `commit`, `branch`, and `diff`, what was not committed; {} if
-    git says nothing."""
+    """What git says about its source: `commit`, `branch`, `diff`."""
 
     @property
     def network(self) -> str:
@@ -125,13 +128,17 @@ class Run:
         """Return the option that names its hosts file there; "" for the default."""
         return hosts_flag(self.inventory.file)
 
+    def may_be_beside(self, run_id: str) -> bool:
+        """Return as `may_exist`, for a run of the same project."""
+        return may_exist(run_id, self.folder.parent)
+
     @property
     def names(self) -> RunNames:
         return RunNames(self.id, self.release, self.name, self.data, self.environments)
 
     @property
     def folder(self) -> Path:
-        """The folder of the run's record and results on the controller."""
+        """The run's folder on the controller."""
         return self.inventory.file.parent / FOLDER / self.id
 
     def open(self) -> OwnFolder:
@@ -148,17 +155,35 @@ def new_id(base: Path) -> str:
     when that was started.
     """
     now = datetime.now(UTC)
-    newest = max((run_id[:15] for run_id in run_ids(base) if ID.fullmatch(run_id)), default="")
-    if newest > f"{now:{TIME}}":
-        now = datetime.strptime(newest, TIME).replace(tzinfo=UTC) + timedelta(seconds=1)
+    newest = max(filter(None, map(made_at, run_ids(base))), default=now)
+    if newest > now:
+        now = newest + timedelta(seconds=1)
     return f"{now:{TIME}}-{now.microsecond * 256 // 10**6:02x}{secrets.token_hex(1)}"
 
 
 def made_at(run_id: str) -> datetime | None:
-    """Return when `new_id` made an id; None for other names, which users may give to folders."""
-    with suppress(ValueError):
-        return datetime.strptime(run_id[:15], TIME).replace(tzinfo=UTC)
+    """Return when `new_id` made an id; None for other names, which users may give to folders, and
+    for a date that is impossible or more than a hundred years ahead."""
+    if ID.fullmatch(run_id):
+        with suppress(ValueError):
+            made = datetime.strptime(run_id[:15], TIME).replace(tzinfo=UTC)
+            return made if made - datetime.now(UTC) < MAX_AHEAD else None
     return None
+
+
+def may_exist(run_id: str, base: Path) -> bool:
+    """Return whether some controller can have made the id of a run that a host names: its time is
+    at most a day later than this clock, or than the newest run in `base`, the folder runs/, because
+    this clock may be behind. Else that run would be the newest one for ever. Raises RunError."""
+    made, now = made_at(run_id), datetime.now(UTC)
+    newest = max((now, *filter(None, map(made_at, run_ids(base)))))
+    return made is not None and made - newest <= MAX_CLOCK_DIFFERENCE
+
+
+def by_age(ids: Iterable[str]) -> list[str]:
+    """Return the ids of runs, the oldest first. What `new_id` did not make comes before all that it
+    made: nobody's folder or answer can be newer than every run."""
+    return sorted(ids, key=lambda run_id: (made_at(run_id) is not None, run_id))
 
 
 def age_s(run_id: str) -> float:
@@ -193,7 +218,7 @@ def to_record(run: Run) -> RecordText:
         "launched": run.launched,
         "data": dict(run.data),
         "environments": dict(run.environments),
-        "sweep": run.of_sweep,
+        "by_id_only": run.by_id_only,
         "starts": run.starts,
         "name": run.name,
         "words": list(run.words),
@@ -219,28 +244,32 @@ def save(run: Run) -> None:
     hosts.toml may have secrets. Raises RunError if it can't be written, and NotTrusted."""
     record = to_record(run)
     try:
-        make_output_folder(open_runs(run.inventory.file.parent))
-        folder = run.open()
+        base, folder = open_runs(run.inventory.file.parent), run.open()
+        make_output_folder(base)
+        if folder.make():  # a new run: delete what starts that were killed have left
+            for other in filter(is_own, base.path.iterdir()):
+                (base / other.name).clean_up_files()
         # A resume must not end with the new hosts and the old number of starts.
         folder.write(BOTH, [json.dumps(vars(record)).encode()])
+        folder.write(PLAN, [_to_signed_plan(run, record).encode()])
         folder.write("hosts.toml", [record.hosts_toml.encode()])
         folder.write("run.json", [record.run_json.encode()])
         folder.remove(BOTH)
-        folder.write(PLAN, [_to_signed_plan(run, record).encode()])
     except OSError as error:
         raise RunError(*explain(error, run.folder)) from None
 
 
 def make_output_folder(folder: OwnFolder) -> None:
     """Create a folder for tfdeploy's output with a .gitignore that excludes it from git and from
-    every release. A folder that exists is the user's and stays as it is. Raises OSError."""
-    if folder.make():
+    every release. A folder with anything in it is the user's and stays as it is. Raises OSError."""
+    if folder.make() or folder.is_empty():  # a command was killed after it made it
+        folder.clean_up_files()
         folder.write(".gitignore", [b"*\n"])
 
 
 def load(hosts_file: Path, run_id: str | None = None) -> Run:
     """Load a run by its id, or the newest one with this name; without `run_id` the newest one of
-    `hosts_file` that is not part of a sweep.
+    `hosts_file` that is not found by its id only.
 
     Raises InventoryError if there is no such file, and RunError, NoRecord among them.
     """
@@ -252,8 +281,9 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
         return found if run_id else replace(found, known_newer=_newer_than(base, chosen))
     except InventoryError as error:
         file = shlex.quote(str(base / chosen / "hosts.toml"))
-        raise error.with_hint(f"rm {file} has it restored from the run's hosts") from None
-    except OSError:
+        hint = f"rm {file} has it restored from the run's hosts; {OTHER_VERSION_HINT}"
+        raise error.with_hint(hint) from None
+    except (OSError, ValueError):  # ValueError: no file can have such a name
         task = shlex.quote(chosen)
         hint = f"it names a task: tfdeploy status --task {task}, or tfdeploy logs {task}"
         hint = hint if chosen.partition(":")[0] in JOBS else newest_hint(base)
@@ -269,7 +299,7 @@ def run_ids(base: Path) -> list[str]:
     """Return the ids of the runs, the oldest first: what is a link, or belongs to somebody else, is
     none. Raises RunError if a folder can't be read: the newest run may be in it."""
     try:
-        return sorted(each.name for each in base.iterdir() if is_own(each) and _has_record(each))
+        return by_age(each.name for each in base.iterdir() if is_own(each) and _has_record(each))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -298,6 +328,12 @@ def newest_hint(base: Path) -> str:
     if not newest:
         return f"it has no runs yet; {START_HINT}"
     return f"its newest {'runs are' if newest[1:] else 'run is'} {', '.join(newest)}"
+
+
+def labels(found: Sequence[Run]) -> list[str]:
+    """Return what each run is called beside the others: its name if no other has it, or its id."""
+    names = [run.name for run in found]
+    return [run.name if run.name and names.count(run.name) == 1 else run.id for run in found]
 
 
 def read_folder(folder: Path) -> Run:
@@ -381,7 +417,7 @@ def _make_run(values: dict[str, Any], folder: Path, inventory: Inventory, plan: 
         launched=values["launched"],
         data=values["data"],
         environments=values["environments"],
-        of_sweep=values["sweep"],
+        by_id_only=values["by_id_only"],
         starts=values["starts"],
         name=values["name"],
         words=tuple(values["words"]),
@@ -389,6 +425,15 @@ def _make_run(values: dict[str, Any], folder: Path, inventory: Inventory, plan: 
         source=values["source"],
         written=values["written"],
     )
+
+
+def started_again(run: Run) -> bool:
+    """Return whether another command has started the run again since (resume, scale), by its record
+    on the controller."""
+    with suppress(OSError, TfdeployError):
+        starts: int = run_json(run.folder)["starts"]
+        return starts > run.starts
+    return False
 
 
 def delete_record(run: Run) -> None:
@@ -402,8 +447,9 @@ def delete_record(run: Run) -> None:
 
 def _named_run(base: Path, run: str) -> str:
     """Return the id of the newest run with this name, or else `run` itself: it is an id."""
-    if (base / run / "run.json").is_file():
-        return run
+    with suppress(OSError, ValueError):  # no file can have such a name
+        if (base / run / "run.json").is_file():
+            return run
     return next(iter(ids_by_name(base, run)), run)
 
 
@@ -428,7 +474,7 @@ def records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _newest_run(base: Path, hosts_file: Path) -> str:
     for run_id, values in records(base):
-        if values["hosts_file"] == hosts_file.name and not values["sweep"]:
+        if values["hosts_file"] == hosts_file.name and not values["by_id_only"]:
             return run_id
     raise NoRecord(f"no run was started from {hosts_file} yet", START_HINT)
 
@@ -438,11 +484,13 @@ def _newer_than(base: Path, run_id: str) -> tuple[str, ...]:
 
 
 def parse_run_json(text: str, folder: Path) -> dict[str, Any]:
-    """Return the content of a run.json, with every key. Raises NoRecord if it is broken."""
+    """Return the content of a run.json. Raises NoRecord if it is broken, or lacks a key."""
+    file = folder / "run.json"
     try:
         values: dict[str, Any] = json.loads(text)
-        required = {key: _plain_name(values[key]) for key in ("release", "agent", "hosts_file")}
-        parsed = {**OPTIONAL_KEYS, **values, **required}
+        parsed = {**values}
+        for key in ("release", "agent", "hosts_file"):
+            parsed[key] = _plain_name(parsed[key])
         parsed["auto_ports"] = [str(host) for host in parsed["auto_ports"]]
         parsed["words"] = [str(word) for word in parsed["words"]]
         parsed["left_out"] = [str(host) for host in parsed["left_out"]]
@@ -452,11 +500,15 @@ def parse_run_json(text: str, folder: Path) -> dict[str, Any]:
         for key in ("data", "environments"):
             parsed[key] = {str(name): _plain_name(id_) for name, id_ in dict(parsed[key]).items()}
         parsed["starts"], parsed["launched"] = int(parsed["starts"]), str(parsed["launched"])
+        parsed["by_id_only"] = bool(parsed["by_id_only"])
+        if not 0 <= parsed["starts"] <= MAX_STARTS:
+            raise ValueError(parsed["starts"])
         return parsed
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
-        raise NoRecord(
-            f"the record of run {folder.name} is broken: {folder / 'run.json'}"
-        ) from None
+    except KeyError as missing:
+        text = f"the record of run {folder.name} has no {missing}: {file}"
+        raise NoRecord(text, OTHER_VERSION_HINT) from None
+    except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        raise NoRecord(f"the record of run {folder.name} is broken: {file}") from None
 
 
 def _plain_name(value: Any) -> str:

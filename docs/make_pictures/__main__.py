@@ -24,7 +24,7 @@ from make_pictures.terminal import Frame, Terminal
 from PIL import Image
 from support.browser import Chromium
 
-from tfdeploy.live import summary
+from tfdeploy.branches.live import summary
 
 STEPS = 500
 LONG = "--name base -- --learning_rate 0.0002 --steps 6000"

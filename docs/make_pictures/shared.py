@@ -37,7 +37,7 @@ def main() -> None:
         try:
             _submit(started["bob"], ("gpu-01", lab.GPUS))
             _submit(started["dave"], ("gpu-02", [0]), ("gpu-03", [0]))
-            _submit(started["erin"], ("gpu-01", [0, 1]), flags=("--priority", "5"))
+            _submit(started["erin"], ("gpu-01", [0, 1]), flags=("--priority", "high"))
             folder = started["dave"].folder
             _write(started["dave"], *((name, [0]) for name in NAMES))
             still(folder, HOSTS, "tfdeploy hosts")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from support.ports import ADDRESS, free_ports
 from support.sshd import Keys, Sshd, write_ssh_config
+from support.trusting import trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,8 +75,10 @@ def trials_site(scratch: Path) -> Iterator[tuple[Path, dict[str, Sshd]]]:
                                directory=scratch / name) for name in HOSTS[:2]
         ]  # fmt: skip
         text = file.read_text().partition("[hosts.")[0]
-        text = text.replace("slots_per_host = 4", "slots_per_host = 2\nlost_after_s = 20")
+        text = text.replace("slots_per_host = 4", "slots_per_host = 2")
+        text = text.replace("[training]\n", "[training]\norphan_timeout_s = 20\n", 1)
         file.write_text("".join([f'ssh_config = "{config}"\n', text, *tables]))
+        trust(file)
         yield file.parent, sshds
 
 
@@ -111,4 +114,5 @@ def _project(scratch: Path, ssh_config: Path, steps: int) -> Path:
     ]  # fmt: skip
     text = TOML.format(ssh_config=ssh_config, steps=steps)
     (folder / "hosts.toml").write_text("".join([text, *tables]))
+    trust(folder / "hosts.toml")
     return folder

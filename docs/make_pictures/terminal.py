@@ -28,7 +28,7 @@ KEY_S, PAUSE_S = 0.045, 0.7  # between two keys that are typed, and before a com
 SETTLE_S = 0.02  # what is written within this time is one screen
 TIMEOUT_S = 600.0
 # Of the user's environment a command gets only what it needs, so that pictures do not depend on it.
-KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
+KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG", "TMPDIR")
 
 
 class Span(NamedTuple):

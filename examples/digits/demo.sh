@@ -6,7 +6,9 @@ cd "$(dirname "$0")"
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 
-echo '$ tfdeploy run   # in examples/digits'
+echo '$ tfdeploy trust   # in examples/digits'
+tfdeploy trust --hosts hosts.toml
+echo '$ tfdeploy run'
 tfdeploy run --hosts hosts.toml --json >"$report" # progress goes to stderr
 collected=$(python -c 'import json, sys; print(json.load(sys.stdin)["collected"])' <"$report")
 echo "$ python eval.py ${collected#"$PWD"/}/checkpoints"

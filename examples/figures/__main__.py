@@ -1,35 +1,26 @@
-"""Make the figures of docs/recipes.md: `python -m figures simulate`, `real` or `draw`.
+"""Make the figures of docs/recipes.md: `python -m figures real` or `draw`.
 
-`make figures` and `make recipes` call it in the folder of the examples.
+`make recipes` calls it in the folder of the examples.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-
-# One thread for each process: the simulations run side by side.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def main() -> None:
     match sys.argv[1:]:
-        case ["simulate"]:
-            from figures import grid, store
-
-            store.write(store.SIMULATION, grid.simulate())
         case ["real"]:
-            from figures import real, store
+            from figures import real
 
             for document in real.measure():
-                store.write(store.REAL, document)
+                real.write(document)
         case ["draw"]:
-            from figures import draw, page
+            from figures import page
 
-            draw.all_figures()
             page.write()
         case _:
-            sys.exit("expected one word: simulate, real or draw")
+            sys.exit("expected one word: real or draw")
 
 
 if __name__ == "__main__":

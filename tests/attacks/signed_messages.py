@@ -17,7 +17,9 @@ from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.machine import peers
 from tfdeploy.agent.machine.peers import PeerList
-from tfdeploy.agent.supervision import membership, signing
+from tfdeploy.agent.supervision import membership
+from tfdeploy.agent.supervision.heartbeat import signing
+from tfdeploy.agent.supervision.heartbeat.messages import Answer
 from tfdeploy.shared import records
 from tfdeploy.shared.records import TaskState
 
@@ -26,15 +28,15 @@ FILE = os.path.join(FOLDER.name, "file")
 SETTINGS = make_heartbeat_settings(replicas=["ps:0"], secret="s3cret")
 STATE = TaskState("READY", 0.0)
 QUESTION = {
-    "asked": 1 << 60, "state": "FAILED", "reason": "exit 1", "cause": "", "restarts": 1,
-    "sources": ["192.0.2.7", "::1"], "known": "", "of_run": True, "silent": False, "advance": True,
-    "file": "model-7.index", "offset": 0,
+    "sent_ns": 1 << 60, "state": "FAILED", "reason": "exit 1", "cause": "", "restarts": 1,
+    "sources": ["192.0.2.7", "::1"], "known_lists": "", "stops_run": True, "silent": False,
+    "advance": True, "file": "model-7.index", "offset": 0,
 }  # fmt: skip
 OFFER = {"name": "model-7", "size": 3, "files": [{"path": "model-7.index", "size": 3}]}
 ANSWER = {
     "ended": {"state": "FAILED", "reason": "exit 1"}, "checkpoint": OFFER, "outputs": OFFER,
-    "lists": "f00d", "going": ["ps:0", "worker:1"], "sources": ["192.0.2.7"], "seen": "192.0.2.8",
-    "advance": 7, "size": 0, "sha256": "",
+    "lists": "f00d", "unfinished": ["ps:0", "worker:1"], "sources": ["192.0.2.7"],
+    "seen_from": "192.0.2.8", "advance": 7, "size": 0, "sha256": "",
 }  # fmt: skip
 QUESTIONS, ANSWERS = [json.dumps(QUESTION).encode()], [json.dumps(ANSWER).encode()]
 VALUES = [
@@ -114,13 +116,13 @@ def read_answer(data: bytes) -> None:
         body = signing.verify(lambda sender: settings.secret, signing.ANSWER, line)[2]
         return body, b""
 
-    other._client.answer, other._client.ended_at = {}, None
+    other._client.answer, other._client.ended_at = Answer(), None
     with mock.patch.object(signing, "request", request):
         other._client.send()
         act(other)
         other.progress_count()
-    for offer in filter(None, map(other._client.answer.get, ("checkpoint", "outputs"))):
-        texts = [offer["name"], *(file["path"] for file in offer.get("files", []))]
+    for offer in filter(None, (other._client.answer.checkpoint, other._client.answer.outputs)):
+        texts = [offer.name, *(file.path for file in offer.files)]
         assert all(isinstance(text, str) for text in texts)
 
 

@@ -15,11 +15,12 @@ import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import get_args, get_origin
 
 import pytest
-from support.builders import FILE, hosts_toml, make_inventory
+from support.builders import FILE, hosts_toml, make_inventory, run_json
 
-from attacks import signed_messages
+from attacks import run_folders, signed_messages
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs
 from tfdeploy.agent.reports import progress
@@ -30,11 +31,12 @@ from tfdeploy.environments import requirements
 from tfdeploy.errors import PlanError, TfdeployError
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.agent_session import AgentExited, Query, Session
+from tfdeploy.hosts.answers import ANSWERS
 from tfdeploy.hosts.following import Subscription
 from tfdeploy.release import gitignore
 from tfdeploy.shared import event_scalars, state_file
 from tfdeploy.shared.objective import Objective
-from tfdeploy.shared.protocol.message import parse_lines
+from tfdeploy.shared.protocol.message import Request, answer_class, parse_lines
 from tfdeploy.shared.protocol.record import field_types
 from tfdeploy.shared.protocol.reports import Follow
 from tfdeploy.shared.trials import RUNNING, TrialRecord, to_line
@@ -49,7 +51,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = tempfile.TemporaryDirectory()
 SSH_CONFIG = Path(FOLDER.name) / "ssh_config"
 KNOWN_HOSTS_FILE = Path(FOLDER.name) / "known_hosts"
-INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "1000"))  # of each kind
+INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "400"))  # of each kind
 SEED = os.environ.get("TFDEPLOY_FUZZ_SEED", "")
 # The limit for one input, in loops over its bytes (over 100 kB if it is shorter). The most that was
 # measured is 200; a cost that grows with the square of the input is thousands.
@@ -93,7 +95,7 @@ def read_hosts_toml(data: bytes) -> None:
 
 # Records of runs
 
-RUN_JSON = {"release": "f00d", "agent": "abc", "hosts_file": "hosts.toml", "starts": 1}
+RUN_JSON = run_json()
 RECORD_HOSTS = hosts_toml('[hosts.a]\nworkers = 2\naddress = "127.0.0.1"')
 RECORDS = [
     json.dumps({**RUN_JSON, "auto_ports": ["a"], "data": {"d": "r"}}).encode() + b"\f",
@@ -194,26 +196,31 @@ def with_requirements(file: Path) -> inventories.Inventory:
 
 # Answers, and events of a followed run
 
-REQUESTS = [verbs.resolve(request) for request, _ in verbs.VERBS.values()]
-FOLLOW = [request for request in REQUESTS if request.VERB == "follow"]
-SUBSCRIPTION = Subscription(Follow("p", "r", ["ps:0"], logs=True, lines=None, forever=True), "")
-VALUES = {"str": "ps:0", "int": 3, "float": 1.5, "bool": True}
+REQUESTS = [object.__new__(verbs.resolve(request)) for request, _ in verbs.VERBS.values()]
+FOLLOW = [request for request in REQUESTS if isinstance(request, Follow)]
+SUBSCRIPTION = Subscription(Follow("p", "r", ["ps:0"], logs=True, lines=None, forever=True))
+VALUES = {str: "ps:0", int: 3, float: 1.5, bool: True}
 AGENT = Agent(None, make_inventory().hosts[0])
 
 
 def answers_of(requests: list) -> list[bytes]:
     """Return an answer of each kind, and a refusal, as an agent writes them."""
     answers = [{"refused": "no", "hint": "x", "held_by": "r"}, {"failed": "E"}, {"end": True}]
-    for kind in sorted({a for r in requests for a in r.ANSWER}, key=lambda kind: kind.__name__):
-        answers.append({name: _value(type_) for name, type_ in field_types(kind).items()})
+    expected = tuple(answer_class(type(request)) for request in requests)
+    for tag, kind in ANSWERS.items():
+        if issubclass(kind, expected):
+            fields = {name: _value(type_) for name, type_ in field_types(kind).items()}
+            answers.append({"tag": tag, **fields})
     return [b"hello\n" + verbs.MARK.encode() + json.dumps(a).encode() + b"\n" for a in answers]
 
 
-def _value(type_: str) -> object:
-    plain = type_.removeprefix("Optional[").rstrip("]")
-    if plain.startswith("List["):
-        return [VALUES.get(plain.removeprefix("List["), {})]
-    return VALUES.get(plain, {"task": "ps:0"})
+def _value(type_: object) -> object:
+    inner = get_args(type_)
+    if type(None) in inner:
+        return _value(inner[0])
+    if get_origin(type_) is list:
+        return [VALUES.get(inner[0], {})]
+    return VALUES.get(type_, {"task": "ps:0"})
 
 
 class Stream:
@@ -241,7 +248,7 @@ def read_answers(data: bytes, requests: list = REQUESTS) -> None:
         pass
 
 
-def _read_answer(request: type, answer: dict) -> None:
+def _read_answer(request: Request, answer: dict) -> None:
     try:
         message = AGENT.parse(Query(request, b""), answer)
         if request in FOLLOW:
@@ -308,6 +315,8 @@ def read_trial(data: bytes) -> None:
 KINDS = {
     "hosts.toml": (read_hosts_toml, HOSTS_TOML),
     "records": (read_record, RECORDS),
+    "folders in runs/": (run_folders.read_records, run_folders.RECORDS),
+    "collected files": (run_folders.read_collected, run_folders.COLLECTED),
     "ssh -G": (read_ssh_g, SSH_G),
     "ssh_config": (read_ssh_config, SSH_CONFIGS),
     "ignore files": (read_ignore_file, IGNORE_FILES),

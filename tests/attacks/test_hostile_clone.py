@@ -12,15 +12,21 @@ import threading
 from typing import ClassVar
 
 import pytest
+from support.builders import run_json
 from support.command_line import REAL
+from support.trusting import trust
 
-from tfdeploy.cli.options import load_inventory
+from tfdeploy.cli.options import load_inventory, load_to_plan
 from tfdeploy.environments import wheelhouse
 from tfdeploy.environments.spec import EnvironmentSpec
 from tfdeploy.errors import NotTrusted
 
 LOCAL = '[hosts.here]\ntransport = "local"\nworkers = 1\n'
-LOOKS = ("plan", "check", "status", "logs", "runs", "collect", "stop", "fetch worker:0 x")
+LOOKS = (
+    *("check", "status", "logs", "runs", "collect", "stop", "fetch worker:0 x", "hosts", "queue"),
+    *("push", "start", "run", "exec worker:0 -- true", "ssh worker:0", "resume", "scale ps=1"),
+    *("prune", "watch", "attach", "sweep --workers 1", "trials --start"),
+)
 
 
 class Clone:
@@ -56,7 +62,8 @@ class Clone:
         return done.stderr
 
     def distrust(self):
-        """Return why hosts.toml is not trusted. Every command loads it in this way."""
+        """Return why hosts.toml is not trusted. Each command that contacts a host loads it in this
+        way."""
         with pytest.raises(NotTrusted) as refused:
             load_inventory(self.folder / "hosts.toml")
         assert not self.ran.exists()
@@ -93,8 +100,7 @@ def write_record(clone, run_id="20260101-000000-aaaa", **values):
         .replace("workers", "ports = [2222, 2223]\nworkers")
     )
     (folder / "hosts.toml").write_text(text + 'address = "127.0.0.1"\n')
-    run_json = {"release": "abc", "agent": "abc", "hosts_file": "hosts.toml", **values}
-    (folder / "run.json").write_text(json.dumps(run_json))
+    (folder / "run.json").write_text(json.dumps(run_json(**values)))
 
 
 @pytest.fixture
@@ -144,7 +150,7 @@ def test_an_ssh_config_that_can_run_programs_needs_trust(clone, keyword, ssh_con
     assert "tfdeploy trust" in said
 
 
-def test_an_ssh_config_that_names_only_hosts_needs_no_trust(clone):
+def test_an_ssh_config_that_names_only_hosts_needs_no_trust_for_a_plan(clone):
     clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
     (clone.folder / "ssh.conf").write_text(
         "# our machines\nHost a\n  HostName 127.0.0.9\n\tUser=ada\n  Port 22\n"
@@ -152,14 +158,133 @@ def test_an_ssh_config_that_names_only_hosts_needs_no_trust(clone):
         "Match host b\n  ProxyJump c\n"
     )
     assert "127.0.0.9" in clone.tf("plan").stdout
+    assert 'ssh_config = "ssh.conf" decides how hosts are reached' in clone.distrust()
+
+
+@pytest.mark.parametrize("named", ["known_hosts", "%d/clone/known_hosts", "~/clone/linked"])
+@pytest.mark.parametrize("keyword", ["UserKnownHostsFile", "GlobalKnownHostsFile"])
+def test_a_trusted_host_is_not_led_elsewhere_by_an_ssh_config(clone, keyword, named, monkeypatch):
+    """A later version of a repository has another address for a host, and its key."""
+    monkeypatch.chdir(clone.folder)
+    clone.write('[hosts."gpu-01.lab"]\nworkers = 1\n', 'ssh_config = "ssh.conf"')
+    config, keys = clone.folder / "ssh.conf", clone.folder / "known_hosts"
+    config.write_text(f"{keyword} {named}\n")
+    keys.write_text("gpu-01.lab ssh-ed25519 A\n")
+    (clone.folder / "linked").symlink_to("known_hosts")
+    trust(clone.folder / "hosts.toml")
+    load_inventory(clone.folder / "hosts.toml")
+    keys.write_text("gpu-01.lab ssh-ed25519 B\n")
+    assert "(its files have changed)" in clone.distrust()
+    trust(clone.folder / "hosts.toml")
+    moved = "Host gpu-01.lab\n HostName 127.0.0.1\n Port 23022\n"
+    config.write_text(f"{keyword} {named}\n{moved}")
+    assert "(its files have changed)" in clone.distrust()
 
 
 @pytest.mark.parametrize("command", LOOKS)
 def test_no_command_that_looks_runs_a_program_of_the_clone(clone, command):
     clone.write(f'{LOCAL}python = "{clone.folder}/evil.sh"\n')
-    if command not in ("plan", "check", "runs"):
+    if command not in ("check", "runs", "hosts", "start", "run", "push"):
         write_record(clone)
-    assert f'hosts.here.python = "{clone.folder}/evil.sh"' in clone.refusal(command)
+    said = clone.refusal(command)
+    assert f'hosts.here.python = "{clone.folder}/evil.sh" runs there' in said
+    assert 'training.command = "python train.py" runs on its hosts' in said
+
+
+def test_a_plan_shows_what_would_run_and_runs_nothing(clone):
+    clone.write(f'{LOCAL}python = "{clone.folder}/evil.sh"\n')
+    planned = clone.tf("plan -- --lr 0.1")
+    assert (planned.returncode, clone.ran.exists()) == (0, False), planned.stderr
+    assert "evil.sh train.py" in planned.stdout
+    assert "hosts.here.python" in clone.distrust()  # the words have made it no more trusted
+
+
+HERE = {
+    "local": 'transport = "local"',
+    "hostname": 'hostname = "localhost"',
+    "address": 'hostname = "127.0.0.1"',
+    "another name": 'hostname = "my-gpu"',  # by ssh_config, or by /etc/hosts
+    "port": 'hostname = "far.example.org"\nport = 2200',
+    "jump": 'hostname = "far.example.org"\nproxy_jump = "localhost"',
+}
+
+
+@pytest.mark.parametrize("host", HERE.values(), ids=HERE)
+def test_what_runs_needs_trust_however_its_host_is_reached(clone, host):
+    clone.write(
+        'secrets = ["AWS_SECRET_ACCESS_KEY"]\nimports = ["antigravity"]\n'
+        f'[env]\nrequirements = ["x"]\nsetup = ["touch {clone.ran}"]\n'
+        '[notify]\non_end = "./evil.sh"\non_failure = "https://h.example/token"\n'
+        f'[hosts.a]\n{host}\nworkers = 1\npython = "~/clone/evil.sh"\n'
+        'directory = "~/clone/x"\nenv.LD_PRELOAD = "./evil.so"\n',
+    )
+    said = clone.distrust()
+    for line in (
+        "hosts.a = ",
+        'hosts.a.python = "~/clone/evil.sh" runs there',
+        'hosts.a.directory = "~/clone/x" can have programs',
+        'hosts.a.env.LD_PRELOAD = "./evil.so" can change',
+        'training.command = "python train.py" runs on its hosts',
+        'training.imports = "antigravity" is imported on its hosts',
+        'training.secrets = "AWS_SECRET_ACCESS_KEY" is sent',
+        f'env.setup = "touch {clone.ran}" runs on its hosts',
+        'notify.on_end = "./evil.sh" gets',
+        'notify.on_failure = "https://h.example/***" gets',
+    ):
+        assert line in said, line
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        ('command = ["python", "-sW", "train.py", "-c", "EVIL"]', "-sW train.py -c EVIL"),
+        ('command = "python"\nrole_args = ["-c", "EVIL"]', "python -c EVIL"),
+        ('command = ["python", "a/../../x.py", "EVIL"]', "python a/../../x.py EVIL"),
+        ('command = ["python", "-m", "timeit", "EVIL"]', "python -m timeit EVIL"),
+        ('command = ["bash", "-c", "EVIL", "{python}", "bash"]', "bash -c EVIL '{python}' bash"),
+        ('command = ["bash", "-oe", "pipefail", "-c", "EVIL"]', "bash -oe pipefail -c EVIL"),
+        ('command = ["bash", "-c", "{checkpoint_dir}"]\ncheckpoint_dir = "EVIL"', "bash -c EVIL"),
+        ('command = "torchrun --log-dir train.py --no-python sh -c EVIL"', "sh -c EVIL"),
+        ('command = "python train.py"\n[training.worker]\ncommand = "sh -c EVIL"', "sh -c EVIL"),
+        ('command = "sh -c {x}"\n[trials]\nparams = {x = ["EVIL"]}', "EVIL"),
+        (
+            'command = "python train.py"\n[notify]\n'
+            'on_end = ["bash", "-c", "echo https://example.org/;EVIL"]',
+            "https://example.org/;EVIL",
+        ),
+    ],
+)
+def test_all_of_a_command_is_shown_that_may_run_something_else_than_the_source(clone, keys, shown):
+    text = f'project = "p"\n[training]\n{keys}\n{LOCAL}'
+    (clone.folder / "hosts.toml").write_text(text)
+    assert shown in clone.distrust()
+    clone.tf("trust")
+    (clone.folder / "hosts.toml").write_text(text.replace("EVIL", "WORSE"))
+    assert shown.replace("EVIL", "WORSE") in clone.distrust()
+
+
+def test_only_what_has_changed_is_asked_for_again(clone):
+    hosts = '[hosts."gpu-[1-4]"]\nworkers = 1\n'
+    clone.write(hosts)
+    assert 'hosts.gpu-[1-4] = "gpu-[1-4]" runs its programs' in clone.distrust()
+    clone.tf("trust")
+    clone.write(hosts + 'user = "ada"\n')
+    assert clone.distrust().splitlines()[1:-1] == [
+        f'  hosts.gpu-{n} = "ada@gpu-{n}" runs its programs (until now "gpu-{n}")'
+        for n in (1, 2, 3, 4)
+    ]
+    clone.write(hosts + "gpus = 1\nports = [2300]\nenv.LR = '2'\n")
+    text = (clone.folder / "hosts.toml").read_text()
+    for command in ("python train.py --lr 0.1", ["python", "train.py", "-c", "x"]):
+        edited = text.replace('"python train.py"', json.dumps(command))
+        (clone.folder / "hosts.toml").write_text(edited)
+        load_inventory(clone.folder / "hosts.toml")
+    for command in ("python other.py", "python -c x train.py", "sh -c x", "python -m train"):
+        edited = text.replace('"python train.py"', json.dumps(command))
+        (clone.folder / "hosts.toml").write_text(edited)
+        assert '(until now "python train.py")' in clone.distrust()
+    clone.write('[hosts."gpu-[1-5]"]\nworkers = 1\n')
+    assert clone.distrust().splitlines()[1] == '  hosts.gpu-5 = "gpu-5" runs its programs'
 
 
 def test_the_record_of_a_run_needs_trust_even_if_hosts_toml_is_harmless(clone):
@@ -188,6 +313,7 @@ def test_the_record_of_a_run_needs_trust_even_if_hosts_toml_is_harmless(clone):
 )
 def test_the_record_of_a_run_names_nothing_outside_its_folders(clone, values):
     clone.write(LOCAL)
+    clone.tf("trust")
     write_record(clone, **values)
     assert "is broken" in clone.refusal("status --run 20260101-000000-aaaa")
 
@@ -208,9 +334,12 @@ def test_the_record_of_a_run_names_nothing_outside_its_folders(clone, values):
         ('[training.worker.env]\nPATH = "."', 'training.worker.env.PATH = "." can change'),
         ('[training.env]\nOPENSSL_CONF = "x"', 'training.env.OPENSSL_CONF = "x" can change'),
         ('[defaults.env]\nPYTHONPATH = "x"', 'hosts.here.env.PYTHONPATH = "x" can change'),
-        ('[defaults]\npython = "reboot"', 'hosts.here.python = "reboot" runs on the controller'),
-        ('[defaults]\ndirectory = "~/src"', 'hosts.here.directory = "~/src" can contain'),
-        ('[defaults]\ndirectory = "~/clone/x"', 'hosts.here.directory = "~/clone/x" can contain'),
+        ('[defaults]\npython = "reboot"', 'hosts.here.python = "reboot" runs there'),
+        ('[defaults]\ndirectory = "~/src"', 'hosts.here.directory = "~/src" can have programs'),
+        (
+            '[defaults]\ndirectory = "~/clone/x"',
+            '"~/clone/x" can have programs',
+        ),
     ],
 )
 def test_what_leads_out_of_the_repository_needs_trust(clone, lines, shown):
@@ -223,11 +352,11 @@ def test_what_leads_out_of_the_repository_needs_trust(clone, lines, shown):
 
 
 @pytest.mark.parametrize("imports", ["antigravity", "tensorflow.sub", "jax_evil"])
-def test_a_module_that_is_imported_on_the_controller_needs_trust(clone, imports):
+def test_a_module_that_is_imported_on_a_host_needs_trust(clone, imports):
     clone.write(f'imports = ["jax", "{imports}"]\n{LOCAL}')
-    assert f'training.imports = "{imports}" is imported on the controller' in clone.distrust()
+    assert f'training.imports = "{imports}" is imported on its hosts' in clone.distrust()
     clone.write(f'imports = ["jax", "torch", "tensorflow"]\n{LOCAL}')
-    assert load_inventory(clone.folder / "hosts.toml").training.imports[0] == "jax"
+    assert "training.imports" not in clone.distrust()
 
 
 def test_the_tree_itself_needs_no_trust(clone):
@@ -254,6 +383,8 @@ def test_trust_is_asked_for_once_and_again_for_a_changed_ssh_config(clone):
     assert clone.tf("trust").stdout.splitlines() == [
         f"trusted for {clone.folder}:",
         '  ssh_config = "ssh.conf" has ProxyCommand in line 3',
+        '  hosts.a = "a" runs its programs',
+        '  training.command = "python train.py" runs on its hosts',
     ]
     clone.write("[hosts.a]\nworkers = 2\n", 'ssh_config = "ssh.conf"')
     assert clone.tf("plan").returncode == 0  # other keys change nothing
@@ -282,19 +413,66 @@ def test_a_changed_file_that_the_ssh_config_includes_is_asked_for_again(clone):
         "KnownHostsCommand {folder}/proxy.sh %H",
         "ProxyCommand {folder}/../clone/proxy.sh",
         "ProxyCommand ./linked.sh",
+        *(
+            f"ProxyCommand {home}/clone/proxy.sh"
+            for home in ("$HOME", "${{HOME}}/../{user}", "%d", "~")
+        ),
+        *(f"ProxyCommand sh {here}/proxy.sh" for here in ("$PWD", "${{PWD}}", "$PWD/../clone")),
+        "ProxyCommand ./pro\\xy.sh",
+        "ProxyCommand ./pr''oxy.sh",
+        'ProxyCommand ./pr""oxy.sh',
+        'ProxyCommand "./pr""oxy.sh" -- [%h]:%p',
+        "ProxyCommand true;./a,b=c.sh",
     ],
 )
 def test_a_changed_script_that_the_ssh_config_names_is_asked_for_again(clone, line, monkeypatch):
     monkeypatch.chdir(clone.folder)
     clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
-    (clone.folder / "ssh.conf").write_text(line.format(folder=clone.folder) + "\n")
+    (clone.folder / "ssh.conf").write_text(
+        line.format(folder=clone.folder, user=clone.home.name) + "\n"
+    )
     script = clone.folder / "proxy.sh"
     script.write_text("exec nc $1 22\n")
-    (clone.folder / "linked.sh").symlink_to("proxy.sh")
-    assert clone.tf("trust").returncode == 0
+    for link in ("linked.sh", "a,b=c.sh"):
+        (clone.folder / link).symlink_to("proxy.sh")
+    trust(clone.folder / "hosts.toml")
     load_inventory(clone.folder / "hosts.toml")
     script.write_text(f"touch {clone.ran}\n")
     assert "in line 1" in clone.distrust()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            f"ProxyCommand {each}"
+            for each in ("./proxy.s?", "./p*", "./pro[x]y.sh", "./prox{y,}.sh")
+        ),
+        *(f"ProxyCommand {each}" for each in ("$X", "./%h.sh", "`x`", "~+/proxy.sh", "sh '", "%%")),
+        'Match exec "./proxy.s?"',
+        '"ProxyCommand" ./proxy.sh',
+        "UserKnownHostsFile ./known_hosts%h",
+    ],
+)
+def test_a_script_that_cannot_be_known_is_never_trusted(clone, line, monkeypatch):
+    monkeypatch.chdir(clone.folder)
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_text(line + "\n")
+    (clone.folder / "proxy.sh").write_text("exec nc $1 22\n")
+    trust(clone.folder / "hosts.toml")
+    assert "files in line 1 whose names can't be known" in clone.distrust()
+
+
+def test_usual_ssh_configs_can_be_trusted(clone):
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_text(
+        "Host gpu-* !gpu-9?\n  ProxyCommand ssh -q -W [%h]:%p %r@bastion\n"
+        "  ControlPath ~/.ssh/%r@%h:%p\n  SendEnv LC_*\n  UserKnownHostsFile ~/.ssh/known_hosts\n"
+        "Host b\n ProxyCommand sh -c \"aws ssm start-session --parameters 'portNumber=%p'\"\n"
+        'Host c\n ProxyCommand nc -x proxy.lab:3128 %h.lab %p\n User "lab\\ada"\n'
+    )
+    trust(clone.folder / "hosts.toml")
+    load_inventory(clone.folder / "hosts.toml")
 
 
 def test_a_link_that_leads_to_another_script_is_asked_for_again(clone, monkeypatch):
@@ -331,7 +509,7 @@ def test_a_known_hosts_file_that_is_a_link_needs_trust(clone, target, named, mon
     assert "UserKnownHostsFile in line 1" in clone.distrust()
     (clone.folder / "known_hosts").unlink()
     (clone.folder / "known_hosts").write_text("")
-    load_inventory(clone.folder / "hosts.toml")
+    load_to_plan(clone.folder / "hosts.toml")
 
 
 def test_a_folder_above_the_users_own_is_not_one_of_them(clone, tmp_path):
@@ -354,7 +532,7 @@ def test_a_file_in_the_users_own_folder_that_others_can_write_needs_trust(clone,
     (tmp_path / "theirs").write_text("ProxyCommand nc %h %p\n")
     (clone.home / ".ssh/work").symlink_to(tmp_path / "theirs")
     clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "~/.ssh/work"')
-    load_inventory(clone.folder / "hosts.toml")
+    load_to_plan(clone.folder / "hosts.toml")
     (tmp_path / "theirs").chmod(0o666)
     assert "ProxyCommand in line 1" in clone.distrust()
 
@@ -374,7 +552,7 @@ def test_the_users_own_ssh_config_needs_no_trust(clone):
     (clone.home / ".ssh").mkdir()
     (clone.home / ".ssh" / "work").write_text("ProxyCommand nc %h %p\n")
     clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "~/.ssh/work"')
-    load_inventory(clone.folder / "hosts.toml")
+    load_to_plan(clone.folder / "hosts.toml")
 
 
 def test_a_path_that_a_shell_would_obey_needs_trust(clone):
@@ -426,15 +604,10 @@ def test_on_a_terminal_the_command_asks(clone):
     load_inventory(clone.folder / "hosts.toml")
 
 
-def test_nothing_to_trust(clone):
-    clone.write(LOCAL)
-    assert clone.tf("trust").stdout == "nothing in hosts.toml needs your trust\n"
-
-
 # A program that draws as `report` does, and prints the files that it opens in the current folder.
 DRAWS = """
 import os, sys
-from tfdeploy.experiments import plots
+from tfdeploy.branches.measuring import plots
 here = os.path.join(os.getcwd(), "")
 def print_opened(event, args):
     if event == "open" and isinstance(args[0], str) and os.path.abspath(args[0]).startswith(here):

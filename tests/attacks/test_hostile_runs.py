@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support import command_line
+from support.builders import run_json
 from support.chief import save
 from support.host_outputs import to_expressions
 from support.host_runs import create_run
@@ -51,8 +52,7 @@ class HostileClone:
         training = 'project = "p"\n[training]\ncommand = "python train.py"\n'
         (self.folder / "hosts.toml").write_text(training + HOSTS)
         (self.run_folder / "hosts.toml").write_text(training + RECORD)
-        run_json = {"release": "f00d", "agent": current_version(), "hosts_file": "hosts.toml"}
-        (self.run_folder / "run.json").write_text(json.dumps(run_json))
+        (self.run_folder / "run.json").write_text(json.dumps(run_json(agent=current_version())))
         self.before = self.own_files()
 
     def own_files(self):
@@ -204,6 +204,52 @@ def test_a_page_replaces_a_link(clone):
     (clone.run_folder / "report.html").symlink_to(clone.home / ".bashrc")
     clone.tf("report", RUN, "--offline")
     assert clone.own_files() == clone.before
+
+
+ODD_FOLDERS = (
+    *("99999999-999999-ffff", "99991231-235959-ffff", "20261301-000000-ffff"),
+    *("00010101-000000-ffff", "２０２６0101-000000-ffff", "n" * 250, "a\nb", "\x1b[31m", "-rf"),
+)
+ODD_VALUES = (
+    '{"starts": -1}', '{"starts": NaN}', '{"starts": 1e300}', '{"name": "../x"}',
+    '{"words": "x"}', '{"source": [1]}', '{"name": "\\ud800", "words": ["\\ud800"]}',
+    "[" * 100_000, "9" * 5000, "", "{}",
+)  # fmt: skip
+COMMANDS = (
+    *("runs", "status", "plan", "prune", "collect", "report --offline", "queue", "trials", "logs"),
+    *(f"compare {RUN}", "start", "stop", "watch --once", "report 99991231-235959-ffff --offline"),
+)
+
+
+@pytest.mark.slow
+def test_a_folder_with_an_odd_name_or_record_hides_no_run(clone):
+    """Each command ends as it does without them, or with a sentence."""
+    (clone.folder / "train.py").write_text("")  # so that plan and start get as far as the new run
+    good = json.loads((clone.run_folder / "run.json").read_text())
+    made = [clone.folder / "runs" / name for name in ODD_FOLDERS]
+    for number, text in enumerate(ODD_VALUES):
+        made.append(clone.folder / "runs" / f"20200101-000000-{number:04x}")
+        odd = json.loads(text) if text.startswith('{"') else None
+        (made[-1]).mkdir()
+        (made[-1] / "run.json").write_text(json.dumps({**good, **odd}) if odd else text)
+    for folder in made:
+        folder.mkdir(exist_ok=True)
+        for file in clone.run_folder.iterdir():
+            if not (folder / file.name).exists():
+                (folder / file.name).write_bytes(file.read_bytes())
+    logs = clone.run_folder / "logs"
+    logs.mkdir()
+    (logs / "worker-0.history.jsonl").write_text('{"at": 1e300, "state": "READY"}\n')
+    os.utime(logs, (1e13, 1e13))
+    (clone.run_folder / "hashes.json").write_text('{"outputs/a": {"b": 1}}')
+    for words in COMMANDS:
+        done = clone.tf(*words.split())
+        assert "Traceback" not in done.stderr, (words, done.stderr)
+        assert done.returncode in (0, 1, 2, 3, 4, 5), (words, done)
+        if words == "status":
+            assert f"run {RUN}" in done.stdout
+    started = [each.name for each in (clone.folder / "runs").iterdir() if each.name[:3] == "202"]
+    assert max(started)[:4] < "2099"
 
 
 TAB = {

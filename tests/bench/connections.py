@@ -88,6 +88,7 @@ def _project(folder: Path, fleet: tuple[Host, ...], kind: str, ssh_config: Path)
         *(f'[hosts.{host.name}]\naddress = "{host.address}"' for host in fleet),
     ]  # fmt: skip
     (folder / "hosts.toml").write_text("\n".join(lines) + "\n")
+    subprocess.run([TFDEPLOY, "trust"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     for record in folder.glob("runs/*/hosts.toml"):  # `status` uses the settings of the run
         text = record.read_text()
         for line in (lines[1], lines[2], transport):
@@ -127,6 +128,8 @@ def _commands(folder: Path, fleet: tuple[Host, ...], kind: str, rtt_ms: int) -> 
             "XDG_RUNTIME_DIR": runtime,
         }  # fmt: skip
         output = folder / "output"
+        trust = [TFDEPLOY, "trust"]
+        subprocess.run(trust, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
         try:
             for position, step in enumerate((STEPS[0], *STEPS)):
                 command = [TFDEPLOY, step.partition("_")[0]]

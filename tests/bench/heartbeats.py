@@ -2,7 +2,7 @@
 
 The chief's membership is in one process, those of all other tasks are in another; sockets, secrets
 and intervals are real. Both do at every tick what a supervisor does. Only CPU seconds are measured,
-so other work on the machine does not matter. Prints rows for docs/measurements.md.
+so other work on the machine does not matter. Prints rows for results/heartbeats.csv.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from support.builders import make_heartbeat_settings, make_launch
 from support.ports import ADDRESS, free_port
 
 from tfdeploy.agent.machine.peers import PeerList
-from tfdeploy.agent.supervision import heartbeat, membership, watch
+from tfdeploy.agent.supervision import membership, watch
+from tfdeploy.agent.supervision.heartbeat.client import MAX_REQUESTS_PER_S
 from tfdeploy.shared.records import READY, TaskState
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ STACK = 1 << 18  # of a thread: a thousand must fit
 
 def settle_s(count: int) -> float:
     """Return until when each task has got the lists of hosts and tasks."""
-    return 3.0 + 3 * count / heartbeat.MAX_REQUESTS_PER_S
+    return 3.0 + 3 * count / MAX_REQUESTS_PER_S
 
 
 def join(index: int, count: int, port: int, folder: str) -> Membership:

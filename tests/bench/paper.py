@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.supervision.heartbeat import INTERVAL_S, MAX_REQUESTS_PER_S
+from tfdeploy.agent.supervision.heartbeat.client import INTERVAL_S, MAX_REQUESTS_PER_S
 from tfdeploy.config.cluster import Task, tf_config
 from tfdeploy.planning.checks import MAX_BYTES, NO_PROXY, SPARE_BYTES
 
@@ -25,8 +25,8 @@ THREADS_A_STREAM = 1 + 3
 FILES_A_STREAM = 2
 
 
-# CPU seconds and peak MB of command and daemon, with stand-in agents, on 2026-11-23: the table in
-# docs/measurements.md, "Many hosts".
+# CPU seconds and peak MB of command and daemon, with stand-in agents, on 2026-11-23:
+# results/standins.csv.
 MEASURED = {
     "push_cold": {200: (2.83, 97), 1000: (8.13, 156)},
     "push_same": {200: (0.64, 83), 1000: (2.26, 171)},

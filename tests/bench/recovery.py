@@ -1,7 +1,7 @@
 """Measure where the time of a recovery goes: python -m bench.recovery.
 
 Faults of the trainings in tests/support/scripts, which print with times; the host's history of
-states has the others. Prints rows for docs/measurements.md. Needs an idle machine.
+states has the others. Prints rows for results/recovery.csv. Needs an idle machine.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FAULTS = (
 def create(script: str, folder: Path) -> Training:
     """Create a training of which no task is in a crash loop: each restart is at once."""
     flags = ("--steps=1000000", "--save_steps=40")
-    restart = {"frozen_timeout_s": 20, "max_delay_s": 1, "window_s": 1}
+    restart = {"frozen_timeout_s": 20, "delay_s": 0, "attempts": 1000}
     training = Training.create(script, folder, *flags, restart=restart)
     text = (SCRIPTS / script).read_text()
     docstring, rest = text.split("\n", 1)

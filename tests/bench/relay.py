@@ -76,6 +76,7 @@ def _push_s(folder: Path, to: tuple[Host, ...], relay: bool, mb: int) -> float:
         *(f'[hosts.{host.name}]\naddress = "{host.address}"' for host in to),
     ]  # fmt: skip
     (folder / "hosts.toml").write_text("\n".join(lines) + "\n")
+    subprocess.run([TFDEPLOY, "trust"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     start_s = time.monotonic()
     subprocess.run([TFDEPLOY, "push"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     wall_s = time.monotonic() - start_s

@@ -1,11 +1,9 @@
-"""Write the figures of results/*.json between the marks of docs/measurements.md."""
+"""Print the tables of results/*.json as Markdown."""
 
 from __future__ import annotations
 
 import json
-import re
 import statistics
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,25 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent.parent / "docs" / "measurements.md"
 FIGURES = {"wall": "wall_s", "cpu": "cpu_s", "memory": "peak_mb", "moved": "moved_mb"}
 SPREAD = ("wall", "cpu")  # shown with minimum, maximum and the ratio
 
 
-def main() -> int:
-    text = PAGE.read_text()
-    for mark, block in _blocks().items():
-        text, found = re.subn(
-            rf"(<!-- {mark} -->\n).*?(<!-- end -->)",
-            lambda match, block=block: match[1] + block + match[2],
-            text,
-            flags=re.S,
-        )
-        if not found:
-            print(f"{PAGE} has no mark <!-- {mark} -->", file=sys.stderr)
-            return 1
-    PAGE.write_text(text)
-    return 0
+def main() -> None:
+    for name, block in _blocks().items():
+        print(f"## {name}\n\n{block}")
 
 
 def _blocks() -> dict[str, str]:
@@ -215,4 +201,4 @@ def _markdown(head: list[str], rows: Iterable[list[str]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

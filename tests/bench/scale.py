@@ -153,6 +153,8 @@ def _project(folder: Path, address: str, n: int, python: str) -> None:
         keys = f'hostname = "{address}"\nport = {SSH_PORT + index}\nports = {ports}'
         hosts.append(f'[hosts.{_name(index)}]\n{keys}\ndirectory = "/data/{_name(index)}"\n')
     (folder / "hosts.toml").write_text(FIXED.format(python=python) + "".join(hosts))
+    home = {**os.environ, "HOME": str(folder)}
+    subprocess.run([TFDEPLOY, "trust"], cwd=folder, env=home, check=True, stdout=subprocess.DEVNULL)
 
 
 @dataclass

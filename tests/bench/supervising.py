@@ -1,7 +1,7 @@
 """Measure what supervisors and heartbeats cost: python -m bench.supervising [--seconds S].
 
 Only CPU seconds, wake-ups and memory are measured, so other work on the machine does not matter.
-Prints rows for docs/measurements.md.
+Prints rows for results/supervising.csv.
 """
 
 from __future__ import annotations

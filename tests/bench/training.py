@@ -2,7 +2,7 @@
 
 examples/digits with 1 ps and 2 workers, in pairs: under tfdeploy, and the same commands started by
 hand in the same directories with the same environment, without supervisors, the preloaded library
-and the folder inside/. Needs an idle machine. Prints rows for docs/measurements.md.
+and the folder inside/. Needs an idle machine. Prints rows for results/training.csv.
 """
 
 from __future__ import annotations
@@ -87,13 +87,14 @@ def by_hand(project: Project) -> Result:
     processes = {}
     for task in TASKS:
         work = project.work(task)
-        launch: dict[str, Any] = json.loads((work.parent / "launch.json").read_text())
+        launch = json.loads((work.parent / "launch.json").read_text())
+        process: dict[str, Any] = launch["process"]
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
         (work / "checkpoints").mkdir()  # without inside/, the ps writes its part to its own
-        env = {**os.environ, **launch["env"], "PYTHONDONTWRITEBYTECODE": "1"}
+        env = {**os.environ, **process["env"], "PYTHONDONTWRITEBYTECODE": "1"}
         output = (work.parent / "by-hand.log").open("wb")
         processes[task] = subprocess.Popen(
-            launch["argv"], cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=output,
+            process["argv"], cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=output,
             stderr=output, start_new_session=True,
         )  # fmt: skip
     try:

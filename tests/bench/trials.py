@@ -18,28 +18,37 @@ from pathlib import Path
 from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.supervision import heartbeat, signing
-from tfdeploy.agent.supervision.heartbeat import HeartbeatServer
+from tfdeploy.agent.supervision.heartbeat import client
+from tfdeploy.agent.supervision.heartbeat.messages import Question
+from tfdeploy.agent.supervision.heartbeat.server import HeartbeatServer, Observer
 from tfdeploy.agent.supervision.trials.board import Board, Journal
-from tfdeploy.shared.protocol.message import parse
-from tfdeploy.shared.protocol.record import replace, to_json
-from tfdeploy.shared.records import TrialSettings
+from tfdeploy.shared.protocol.record import replace
+from tfdeploy.shared.records import HeartbeatSettings, TrialSettings
 from tfdeploy.shared.trials import IDLE, OVER, SUCCEEDED, TrialOrder, TrialRecord
 
 SLOTS = 4
 
 
-def run_slot(settings: heartbeat.HeartbeatSettings, times_ms: list[float]) -> None:
+def run_slot(settings: HeartbeatSettings, times_ms: list[float]) -> None:
     """Report the end of each trial at once, until none is left."""
     trial = TrialRecord(IDLE, 0, "", settings.task)
     while trial.trial != OVER:
-        body = {"asked": time.monotonic_ns(), "state": "READY", "known": None}
+        question = Question(state="READY", known_lists=None, trial=trial)
         started = time.monotonic()
-        answer, _ = signing.request(settings, {**body, "trial": to_json(trial)}, 5.0)
-        order = parse(TrialOrder, answer["trial"])
+        order = client.request(settings, question)[0].trial
         if order.trial >= 0:
             times_ms.append((time.monotonic() - started) * 1000)
         trial = TrialRecord(order.trial, order.attempt, SUCCEEDED, settings.task, exit=0)
+
+
+class Trials(Observer):
+    """A chief's supervisor that hands out trials."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def trial(self, task: str, question: Question) -> TrialOrder:
+        return self._board.report(task, question.trial, question.trials)
 
 
 def main(trials: int) -> None:
@@ -52,7 +61,7 @@ def main(trials: int) -> None:
         journal = Path(paths.trials(launch.project, launch.run, launch.task))
         journal.parent.mkdir(parents=True)
         board = Board(launch, Journal(launch))
-        server = HeartbeatServer(settings, lambda file, offset: b"", on_trial=board.report)
+        server = HeartbeatServer(settings, Trials(board))
         address = replace(settings, port=server.port)
         times_ms: list[float] = []
         threads = [

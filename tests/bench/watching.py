@@ -2,7 +2,7 @@
 
 All hosts are this machine: each has a folder and an agent of its own, over one real sshd and over
 a connection of its own. Only CPU seconds, bytes and memory are measured, so other work on the
-machine makes the measurement longer, not wrong. Prints rows for docs/measurements.md.
+machine makes the measurement longer, not wrong. Prints rows for results/watching.csv.
 """
 
 from __future__ import annotations

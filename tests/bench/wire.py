@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.agent.supervision import signing
+from tfdeploy.agent.supervision.heartbeat import signing
+from tfdeploy.agent.supervision.heartbeat.messages import Answer, without_defaults
 from tfdeploy.config import inventory as inventories
 from tfdeploy.hosts.agent_session import Query, query
 from tfdeploy.planning import launch, placing
+from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.protocol.reports import Status
 from tfdeploy.shared.protocol.runs import RunRecord, Start, Stop
 
@@ -64,8 +66,8 @@ def sizes(count: int) -> dict[str, int | None]:
     plan, names = run.plan, (run.inventory.project, run.id)
     start, cpu_ms = start_request(run)
     eight = start_request(make_run(count, workers=8)) if count <= EIGHT_UP_TO else None
-    lists = {"going": [str(p.task) for p in plan.placements], "sources": [*plan.addresses]}
-    known = {"ended": None, "checkpoint": None, "outputs": None, "lists": "0" * 64}
+    known = Answer(lists="0" * 64, seen_from="192.0.2.7")
+    unfinished, sources = [str(p.task) for p in plan.placements], [*plan.addresses]
     return {
         "hosts": count,
         "cluster": len(zlib.compress(json.dumps(plan.cluster).encode())),
@@ -76,7 +78,7 @@ def sizes(count: int) -> dict[str, int | None]:
         "status": len(query(Status(*names, 0)).compressed),
         "stop": len(query(Stop(*names, ["worker:1"], "0" * 16)).compressed),
         "heartbeat": heartbeat(known),
-        "first_heartbeat": heartbeat({**known, **lists}),
+        "first_heartbeat": heartbeat(replace(known, unfinished=unfinished, sources=sources)),
     }
 
 
@@ -102,8 +104,9 @@ def start_request(run: runs.Run) -> tuple[Query[RunEvent], float]:
     return encoded[-1], (time.process_time() - before) / len(some) * 1000
 
 
-def heartbeat(answer: dict[str, object]) -> int:
-    return len(signing.sign("s3cret", signing.ANSWER, "worker:0", "0" * 32, answer))
+def heartbeat(answer: Answer) -> int:
+    body = without_defaults(answer)
+    return len(signing.sign("s3cret", signing.ANSWER, "worker:0", "0" * 32, body))
 
 
 def plan(count: int) -> dict[str, float]:

@@ -1,17 +1,14 @@
 """The main job on real hosts with separate filesystems and the real TensorFlow: from hosts and a
-script to a trained model, without a hosts.toml written by hand; then 2 ps and 2 workers of a stub.
+script to a trained model, without a hosts.toml written by hand.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from support import warm
-from support.projects import STUB
-from support.waiting import until
 
 from tfdeploy.config import inventory
 
@@ -28,8 +25,7 @@ def accuracy(project, collected: str) -> subprocess.CompletedProcess[str]:
     return warm.run(*words, cwd=project.folder)
 
 
-def test_init_and_run_are_enough_to_train_and_the_next_run_continues_until_it_is_stopped(project):
-    four_hosts = (project.folder / "hosts.toml").read_text()
+def test_init_and_run_are_enough_to_train(project):
     _init_finds_out_what_three_hosts_can_do(project)
     done = json.loads(project.ok("run", "--json", "--", "--steps=600"))
     assert done["result"] == "succeeded"
@@ -40,8 +36,6 @@ def test_init_and_run_are_enough_to_train_and_the_next_run_continues_until_it_is
     assert scored.returncode == 0, scored.stdout + scored.stderr
     assert list(project.folder.glob("runs/*/checkpoints/model.ckpt-*"))
     _assert_checkpoints_are_on_the_chief_alone(project, ("ps0", "worker1"))
-    (project.folder / "hosts.toml").write_text(four_hosts)
-    _the_next_run_continues_after_start_and_stop_ends_it(project, done["run"])
 
 
 def _init_finds_out_what_three_hosts_can_do(project):
@@ -63,32 +57,3 @@ def _assert_checkpoints_are_on_the_chief_alone(project, others):
     find = f"find ~/.tfdeploy/{name}/runs/{run} -name 'model.ckpt-*' | wc -l"
     assert int(ssh("chief", find)) >= 3
     assert {int(ssh(host, find)) for host in others} == {0}
-
-
-def _the_next_run_continues_after_start_and_stop_ends_it(project, before):
-    shutil.copy(STUB, project.folder / "stub.py")
-    project.edit(("train.py", "stub.py"), ("--steps=400", "--hold"))
-    project.ok("push")
-    assert "is READY: 4 tasks on 4 hosts" in project.ok("start")
-    status = project.json("status")
-    assert status["run"] != before
-    assert {task["state"] for task in status["tasks"]} == {"READY"}
-    until(lambda: {t["health"] for t in project.json("status")["tasks"]} == {"READY"}, "health")
-    logs = project.ok("logs", "ps:1", "worker-1", "-n", "5")
-    assert "ps:1@ps1 | " in logs and "worker:1@worker1 | " in logs
-    assert "worker:0" not in logs
-    _assert_status_shows_the_others_when_a_host_is_unreachable(project)
-    assert "have exited" in project.ok("stop")
-    assert {task["state"] for task in project.json("status")["tasks"]} == {"STOPPED"}
-
-
-def _assert_status_shows_the_others_when_a_host_is_unreachable(project):
-    record = max(project.folder.glob("runs/*/hosts.toml"))
-    original = record.read_text()
-    record.write_text(original.replace("[hosts.ps1]", "[hosts.ps1]\nport = 22299"))
-    done = project.tfdeploy("status", "--json")
-    record.write_text(original)
-    assert done.returncode == 1
-    states = {task["task"]: task["state"] for task in json.loads(done.stdout)["tasks"]}
-    assert states == {"ps:0": "READY", "ps:1": None, "worker:0": "READY", "worker:1": "READY"}
-    assert "ps1: no SSH connection" in done.stderr

@@ -79,7 +79,7 @@ def start(task: Launch, source: Path, folder: Path) -> Script:
     work_directory.write_files(task, str(work))
     work_directory.make_links(task, str(work))
     task = task.in_directory(str(work))
-    _, *words = task.argv  # after the name of Python
+    _, *words = task.process.argv  # after the name of Python
     env = spawn.environment(task, dict(os.environ), "", str(AGENT), str(task_dir))
     return warm.start(*words, cwd=work, **env)
 
@@ -99,7 +99,8 @@ def wait_for_the_others(tasks: dict[str, Script], launches: tuple[Launch, ...]) 
     for each in launches:
         if each.job == "ps":
             continue
-        end = math.inf if each.linger_s is None else ended_at + each.linger_s
+        linger_s = each.limits.linger_s
+        end = math.inf if linger_s is None else ended_at + linger_s
         while tasks[each.task].poll() is None and time.monotonic() < end:
             time.sleep(0.05)
 

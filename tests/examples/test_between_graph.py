@@ -12,7 +12,7 @@ from support.recipes import EXAMPLES, run
 from support.waiting import until
 
 from examples.forks import train
-from tfdeploy.experiments import scalars
+from tfdeploy.branches.measuring import scalars
 
 pytestmark = pytest.mark.slow
 

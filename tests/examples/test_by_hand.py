@@ -42,15 +42,15 @@ def test_the_commands_by_hand_are_those_of_tfdeploy(recipe, tmp_path):
     by_hand = [json.loads(line) for line in done.stdout.splitlines()]
     planned = launches(recipe, tmp_path)
     assert [sorted(map(anywhere, words)) for words, _ in by_hand] == [
-        sorted(map(anywhere, each.argv[1:])) for each in planned
+        sorted(map(anywhere, each.process.argv[1:])) for each in planned
     ]
     for (_, variables), each in zip(by_hand, planned, strict=True):
         assert {name: parsed(value) for name, value in variables.items()} == {
-            name: parsed(each.env[name]) for name in variables
+            name: parsed(each.process.env[name]) for name in variables
         }
     by_words = len({*map(tuple, (words for words, _ in by_hand))}) == len(planned)
     assert by_words or all(variables for _, variables in by_hand)
-    for name, text in planned[0].files.items():
+    for name, text in planned[0].directory.files.items():
         assert json.loads((tmp_path / name).read_text()) == json.loads(text)
 
 

@@ -47,7 +47,8 @@ def test_a_page_shows_what_tasks_and_tfdeploy_print(recipe):
 
 
 def test_the_page_of_digits_shows_what_the_first_command_has_printed():
-    run = next(transcript.read(TRANSCRIPTS / "first_command.console").shown())
+    shown = transcript.read(TRANSCRIPTS / "first_command.console").shown()
+    run = next(step for step in shown if step.text == "tfdeploy run")
     lines = [line.partition("@this-machine | ") for line in run.output]
     logs = {task: "\n".join(text for other, _, text in lines if other == task)
             for task, _, _ in lines if ":" in task}  # fmt: skip
@@ -71,7 +72,7 @@ def test_a_hosts_file_can_be_planned_and_its_command_exists(hosts):
     release = steps.source_release(read)
     scripts.check_scripts(read, release)
     launches = launch.make(read, placed, RunNames("run", release.id), "secret")
-    for words in (each.argv for each in launches):
+    for words in (each.process.argv for each in launches):
         module = words[words.index("-m") + 1] if "-m" in words else ""
         assert not module or f"{module.replace('.', '/')}.py" in release.manifest
 
@@ -83,8 +84,12 @@ def test_hosts_toml_is_this_machine_and_the_template_is_not():
     }
 
 
-def test_a_hosts_file_runs_without_a_question():
-    assert [file for file in HOSTS if sensitive_values.find(inventory.load(file))] == []
+def test_a_hosts_file_needs_trust_only_for_its_hosts_and_its_command():
+    for file in HOSTS:
+        loaded = inventory.load(file)
+        assert sensitive_values.on_controller(loaded) == ()
+        keys = {value.key for value in sensitive_values.on_hosts(loaded) if not value.host}
+        assert {key.rpartition(".")[2] for key in keys} == {"command"}, file
 
 
 def test_no_script_mentions_tfdeploy():

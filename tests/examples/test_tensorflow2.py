@@ -11,7 +11,7 @@ from support.ports import free_ports
 from support.recipes import EXAMPLES
 
 from examples.forks import train
-from tfdeploy.experiments import scalars
+from tfdeploy.branches.measuring import scalars
 
 pytestmark = pytest.mark.slow
 

@@ -66,9 +66,9 @@ def _assert_a_host_that_stands_still_is_no_failure_of_its_task(site):
     """As a virtual machine that is paused: all clocks go on, and nothing runs."""
     first = step(site)
     with MACHINES["worker1"].paused():
-        # 300 steps of 0.1 s: longer than all limits.
+        # 180 steps of 0.1 s: longer than all limits.
         until(
-            lambda: step(site) > first + 300, "300 steps",
+            lambda: step(site) > first + 180, "180 steps",
             lambda: step(site), every_s=0.3,
         )  # fmt: skip
     before = site.step("worker:1", "worker1")

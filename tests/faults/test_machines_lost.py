@@ -78,25 +78,6 @@ def _lose_the_workers_machine(site):
     table.record(fault, detected_s, recovered_s, lost, site.startup_s)
 
 
-def test_the_chief_resumes_from_a_replica_when_its_machine_loses_power(tmp_path):
-    hosts = {"ps0": {"ps": 1}, "chief": {"workers": 1}, "ps1": SPARE}
-    replicas = {"replicas": 1}
-    with training(tmp_path, "train_async.py", *FLAGS, hosts=hosts, training=replicas) as site:
-        site.start()
-        copied_step = site.wait_for_replica()
-        before = site.step("worker:0", "chief")
-        MACHINES["chief"].lose_power()
-        lost_at = time.monotonic()
-        detected_s = _detection_s(site, "chief")
-        lost = _resume(site, "worker:0", "ps1", before, "--without", "chief")
-        recovered_s = time.monotonic() - lost_at
-        assert site.restored_steps("worker:0", "ps1")[-1] >= copied_step
-        fault = (
-            "16 the chief's machine loses its power, resume --without, replicas = 1 (asynchronous)"
-        )
-        table.record(fault, detected_s, recovered_s, lost, site.startup_s)
-
-
 def test_the_chief_resumes_from_a_collected_checkpoint_when_its_machine_is_cut_off(tmp_path):
     hosts = {"ps0": {"ps": 1}, "chief": {"chief": True}, "worker1": {"workers": 1}, "ps1": SPARE}
     with training(tmp_path, "train_stub.py", *FLAGS, hosts=hosts) as site:

@@ -1,4 +1,7 @@
-"""Faults 13 and 44: a command is killed, and the next command finds no partial state."""
+"""Faults 13 and 44: a command is killed, and the next command finds no partial state.
+
+integration/test_killed_at_each_call.py kills each command at any of its calls, with small files.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,6 @@ if TYPE_CHECKING:
 
 MEGA = 1_000_000
 pytestmark = pytest.mark.slow
-MOMENTS = {
-    "its record is written": lambda run: list(run.folder.glob("runs/*/run.json")),
-    "a launch is written": lambda run: list(run.on("here").glob("runs/*/*/launch.json")),
-    "a supervisor runs": lambda run: run.processes(),
-    "a task is READY": lambda run: "READY" in states(run),
-}
-
-
-def states(run: Training) -> set[str]:
-    return {file.read_text().split('"')[3] for file in run.on("here").glob("runs/*/*/state.json")}
 
 
 def kill_command(run: Training, *words: str, when) -> None:
@@ -38,24 +31,6 @@ def kill_command(run: Training, *words: str, when) -> None:
 
 def incoming_files(run: Training) -> list[Path]:
     return [path for path in run.on("here").glob("releases/.*/*") if path.is_file()]
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_start_is_complete_or_stop_cleans_it_up(training, moment, tmp_path):
-    gate = tmp_path / "gate"
-    run = training("waits_for_gate.py", "--hold", training={"env": {"GATE": str(gate)}})
-    run.add_script(STUB)
-    run.ok("push")
-    # Before the gate opens, `start` waits for worker:1, so it cannot end before it is killed.
-    kill_command(run, "start", when=lambda: MOMENTS[moment](run))
-    gate.touch()
-    again = run.tf("start")
-    if again.returncode:
-        assert run.runs[0] in again.stderr
-        run.ok("stop")
-        assert run.processes() == {}
-        run.ok("start")
-    assert set(run.states().values()) == {"READY"}
 
 
 def test_hosts_finish_a_start_whose_controller_was_killed(training):
@@ -83,17 +58,6 @@ def test_a_killed_push_shows_no_partial_release_and_is_completed(training):
     assert (release / "data-2").stat().st_size == 30_000_000
     assert list(release.parent.glob(".*")) == []
     run.ok("start")
-
-
-def test_a_killed_stop_is_completed_by_the_next(training):
-    # As long as worker:1 has its grace period, `stop` waits.
-    words = ("--hold", "--stubborn", "--who", "worker:1")
-    run = training(STUB, *words, training={"stop_grace_s": 6}).start()
-    kill_command(run, "stop", when=lambda: "STOPPED" in states(run))
-    run.ok("status")
-    run.ok("stop")
-    assert run.processes() == {}
-    assert set(run.states().values()) == {"STOPPED"}
 
 
 def save(folder: Path) -> Path:

@@ -77,8 +77,7 @@ def test_a_process_of_an_earlier_run_on_the_port_is_named_with_the_stop_command(
     run.ok("start")
 
 
-@pytest.mark.parametrize("attempt", range(2))
-def test_of_two_starts_at_the_same_moment_exactly_one_wins(training, attempt):
+def test_of_two_starts_at_the_same_moment_exactly_one_wins(training):
     ports = free_ports(4)
     rivals = [training(STUB, "--hold", host={"ports": ports}) for _ in range(2)]
     for run in rivals:

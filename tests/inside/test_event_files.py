@@ -8,7 +8,7 @@ from support import warm
 
 from tfdeploy.agent.outputs import event_files
 from tfdeploy.agent.reports import progress
-from tfdeploy.experiments import scalars
+from tfdeploy.branches.measuring import scalars
 
 pytestmark = pytest.mark.slow
 

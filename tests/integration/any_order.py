@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.projects import toml
 from support.releases import write_manifest
 from support.simulated_hosts import SUPERVISOR, Done, Simulation, simulated
+from support.trusting import trust
 
 from tfdeploy.formatting.humanize import escape_line, quote_word
 
@@ -60,6 +61,7 @@ class AnyOrder(RuleBasedStateMachine):
             (folder / "hosts.toml").write_text(toml(self._inventory()))
             (folder / "train.py").write_text("import tensorflow\n")
             write_manifest(folder)
+            trust(folder / "hosts.toml")
         if not AnyOrder.release:
             AnyOrder.release = json.loads(self.tf("A", "plan", "--json").out)["release"]["id"]
         self._push()
@@ -235,7 +237,9 @@ class AnyOrder(RuleBasedStateMachine):
         live = self.simulation.live_tasks(run, document.get("left_out", ()))
         ready = {task for task, state in tasks.items() if state == "READY"}
         assert ready <= set(live), (tasks, live)
-        assert done.code or ready == set(live), (tasks, live, done)
+        # A newer record that too few hosts have is named, not used.
+        names_newer = "note: not used: " in done.err
+        assert done.code or names_newer or ready == set(live), (tasks, live, done)
 
     def _check_started(
         self, controller: str, run: str, done: Done, before: dict[Path, str]

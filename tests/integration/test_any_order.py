@@ -19,7 +19,7 @@ from tfdeploy.commands import prune, resume
 from tfdeploy.shared.protocol.record import replace
 
 SOAK = "TFDEPLOY_FUZZ_SEQUENCES"  # the number of sequences of a soak, which are others each time
-SEQUENCES, SEQUENCES_A_TEST = int(os.environ.get(SOAK, "150")), 1000
+SEQUENCES, SEQUENCES_A_TEST = int(os.environ.get(SOAK, "50")), 1000
 CHANGES = 24  # more than any command here makes on the controller
 
 pytestmark = pytest.mark.slow
@@ -157,7 +157,7 @@ def test_a_resumed_run_is_not_new_if_the_clock_was_set_back(machine, monkeypatch
     machine.stop("A", None)
     machine.resume("A", None, without="")
     launch = work(machine, "a", "worker-0").parent / "launch.json"
-    assert json.loads(launch.read_text())["age_s"] > 0
+    assert json.loads(launch.read_text())["limits"]["age_s"] > 0
 
 
 def test_ctrl_c_before_a_scale_has_stopped_anything_says_that_the_run_may_be_as_it_was(
@@ -196,7 +196,7 @@ def test_a_run_that_two_controllers_have_resumed_in_the_same_second_is_stopped(
     (run,) = machine.runs
     done = machine.tf(controller, "stop", "--run", run)
     assert (done.code, machine.live) == (1, [])
-    assert f"have different records of run {run}" in done.err
+    assert f"a newer record of run {run}, but " in done.err
 
 
 @pytest.mark.parametrize("kill", range(CHANGES))
@@ -220,7 +220,7 @@ def test_a_run_is_not_stopped_if_another_waits_for_what_it_would_need(machine, m
     (run,) = machine.runs
     before = machine.live
     others = [
-        places.Place(f"port/{port}", 99, 1, "bobs", "worker:0") for port in range(10000, 10005)
+        places.Place(f"port/{port}", 1, 1, "bobs", "worker:0") for port in range(10000, 10005)
     ]
     monkeypatch.setattr(places, "held_places", lambda: others)
     done = machine.tf("A", *words, "--run", run)

@@ -120,7 +120,7 @@ def test_numbers_of_tasks_are_checked(inventory, counts):
 
 
 def test_from_id_finds_the_newest_run_and_restores_a_lost_record(project, inventory):
-    run = tfdeploy.start(inventory, words=["--hold"])
+    run = tfdeploy.start(inventory)
     assert tfdeploy.Run.from_id(hosts=project.folder / "hosts.toml") == run
     (run.folder / "run.json").unlink()
     again = tfdeploy.Run.from_id(run.id, hosts=project.folder / "hosts.toml")

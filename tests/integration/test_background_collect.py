@@ -16,7 +16,7 @@ from support.waiting import STILL_S, until
 
 from tfdeploy import run as runs
 from tfdeploy.commands import collect as steps
-from tfdeploy.commands.following.background_collect import BackgroundCollector
+from tfdeploy.commands.running.background_collect import BackgroundCollector
 from tfdeploy.errors import Cancelled, TransferFailed
 from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.fleet import Fleet
@@ -92,17 +92,17 @@ def test_each_new_checkpoint_is_fetched_until_the_chief_ends(world):
 
 
 @LOCAL_ONLY
-def test_only_the_newest_keep_checkpoints_stay_on_the_controller(world):
-    project = training(world, "--hold", training={"keep_checkpoints": 3})
+def test_only_the_newest_five_checkpoints_stay_on_the_controller(world):
+    project = training(world, "--hold")
     with project.start_command("attach", "--quiet") as following:
-        for step in range(2, 5):
+        for step in range(2, 7):
             save(project, step)
             following.wait_for_output(f"checkpoints/model.ckpt-{step}\n")
-        newest = {f"model.ckpt-{step}" for step in range(2, 5)}
+        newest = {f"model.ckpt-{step}" for step in range(2, 7)}
         until(lambda: checkpoints_on_controller(project) == newest, "the oldest is gone")
         # The state file is written after the oldest checkpoint was deleted.
         until(lambda: set(re.findall('paths: "(.*)"', state(project))) == newest, "its new state")
-    assert re.findall('path: "(.*)"', state(project)) == ["model.ckpt-4"]
+    assert re.findall('path: "(.*)"', state(project)) == ["model.ckpt-6"]
 
 
 @LOCAL_ONLY

@@ -62,7 +62,7 @@ def project(by_ssh, tmp_path):
 
 
 def test_a_restarted_task_is_not_judged_for_reachability(project, tmp_path):
-    run = project("before", 11, delay_s=60.0, max_delay_s=60.0)
+    run = project("before", 11, delay_s=60.0)
     run.ok("push")
     with run.start_command("start") as starting:
         starting.wait_for_output("READY     worker:0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 
@@ -135,6 +136,29 @@ def test_the_controllers_wheels_have_no_second_tensorflow(tmp_path, monkeypatch)
     target = wheelhouse.WheelTarget("3.11", "x86_64", "glibc 2.36")
     found = wheelhouse.versions(["tensorflow-cpu==2.21", "tf_keras==2.21"], target)
     assert found == {"tensorflow-cpu": "2.21", "tf-keras": "2.21"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "libc", "tag"),
+    [
+        ("aarch64", "glibc 2.36", "manylinux_2_17_aarch64.manylinux2014_aarch64"),
+        ("x86_64", "", "musllinux_1_1_x86_64"),
+    ],
+)
+def test_the_controller_downloads_uv_for_hosts_of_another_platform(
+    tmp_path, monkeypatch, machine, libc, tag
+):
+    program = {"uv-1.0.data/scripts/uv": "#!/bin/sh\n"}
+    wheels.make(tmp_path / "wheels", "uv", tag=f"py3-none-{tag}", files=program)
+    wheels.make(tmp_path / "wheels", "uv", "2.0", tag="py3-none-win_amd64")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    release = wheelhouse.uv_release(machine, libc, folder)
+    assert [*release.manifest] == ["uv"]
+    assert (release.root / "uv").read_text() == "#!/bin/sh\n"
+    assert os.access(release.root / "uv", os.X_OK)
 
 
 def test_hosts_that_cannot_get_a_package_say_why_together(isolated):

@@ -155,6 +155,7 @@ def test_a_host_that_cannot_be_reached_is_one_sentence(by_ssh, held_by_ssh):
     (closed,) = free_ports(1)
     record.write_text(text.replace("[hosts.two]", f"[hosts.two]\nport = {closed}"))
     assert record.read_text() != text
+    project.ok("trust", "--run", project.run_folder.name)
     try:
         for words in (["exec", "worker:0", "--", "ls"], ["ssh", "worker:0"]):
             done = project.tf(*words)

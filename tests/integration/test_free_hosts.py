@@ -1,4 +1,4 @@
-"""`place = "free"`: the workers run on the fewest hosts that have free GPUs."""
+"""`workers` in [training]: the workers run on the fewest hosts that have free GPUs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ def lab(base, keys, by_ssh, tmp_path):
             for name, stub in smi.items()
         }
         top = {"ssh_config": str(tmp_path / "ssh_config")}
-        training = {"place": "free", **training}
         made = Project(tmp_path / folder, hosts, top, training, flags=["--hold"])
         by_ssh.projects.append(made)
         return made
@@ -54,8 +53,8 @@ def test_workers_run_on_the_fewest_hosts_with_free_gpus(lab):
     lab(4, 4, 2)["a"].use(0, os.getpid())
     project = lab.project("one", workers=5)
     why = (
-        'place = "free": 5 workers on the fewest hosts: 4 on b (4 of 4 GPUs free), 1 on c (2 of 2 '
-        "GPUs free)"
+        "training.workers: 5 workers on the fewest hosts: 4 on b (4 of 4 GPUs free), "
+        "1 on c (2 of 2 GPUs free)"
     )
     planned = json.loads(project.ok("plan", "--json"))
     assert [note["message"] for note in planned["notes"]] == [why]

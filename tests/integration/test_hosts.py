@@ -24,7 +24,7 @@ def nvidia_smi(tmp_path, monkeypatch):
 
 def test_hosts_shows_gpus_with_their_users(local, nvidia_smi):
     nvidia_smi.use(0, os.getpid(), mib=2048)
-    waiting = [Place(nvidia_smi.resource(gpu), 99, 1, "r", "worker:0") for gpu in range(3)]
+    waiting = [Place(nvidia_smi.resource(gpu), 1, 1, "r", "worker:0") for gpu in range(3)]
     descriptors = [*leases.acquire([nvidia_smi.resource(2)]), *places.enter(waiting)]
     project = local.project()
     document = json.loads(project.ok("hosts", "--json"))

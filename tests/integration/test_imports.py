@@ -1,6 +1,6 @@
 """What each command loads: a command starts fast if it loads only what it uses.
 
-Nearly all CPU time of a short command is imports (docs/measurements.md).
+Nearly all CPU time of a short command is imports (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ HEAVY = {"fabric", "paramiko", "invoke", "grpc", "tensorflow", "numpy", "matplot
 NOT_FOR_SHORT_COMMANDS = HEAVY | {
     *("asyncio", "concurrent.futures", "ctypes", "jinja2", "plugins"),
     *("rich", "sqlite3", "ssl", "statistics", "textual", "toml"),
-    *("tfdeploy.agent.environments", "tfdeploy.environments", "tfdeploy.experiments.speed"),
-    *("tfdeploy.experiments.compare", "tfdeploy.formatting.known_messages"),
-    *("tfdeploy.init", "tfdeploy.live", "tfdeploy.output.progress"),
+    *("tfdeploy.agent.environments", "tfdeploy.environments", "tfdeploy.branches.measuring.speed"),
+    *("tfdeploy.branches.measuring.compare", "tfdeploy.formatting.known_messages"),
+    *("tfdeploy.init", "tfdeploy.branches.live.watched_run", "tfdeploy.output.progress"),
 }
 PROJECT = (
     'project = "p"\n[training]\ncommand = "python train.py"\n'
@@ -87,7 +87,7 @@ def test_status_by_the_connection_daemon_loads_no_heavy_library(by_ssh):
     assert "tfdeploy.transport.daemon.client" in modules
     others = {"tfdeploy.planning.launch", "tfdeploy.release", "tfdeploy.transfer"}
     # The run's record is its plan: hosts.toml is neither read nor validated.
-    others |= {"tfdeploy.config.types", "pydantic", "tomllib"}
+    others |= {"tfdeploy.config.types", "tomllib"}  # Typer 0.29 itself loads Pydantic
     assert within(modules, NOT_FOR_SHORT_COMMANDS | others) == set()
 
 

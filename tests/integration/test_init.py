@@ -128,6 +128,35 @@ def test_what_init_wrote_needs_no_trust_and_passes_the_check(folder):
     assert "ready to start 3 tasks on 2 hosts" in done.stdout, done.stdout + done.stderr
 
 
+def test_no_python_of_an_unpacked_archive_is_run_on_this_machine(folder, tmp_path):
+    home, ran = tmp_path / "user", tmp_path / "ran"
+    folder.variables["HOME"] = str(home)
+    folder.path = home / "demo-main"
+    for root in (folder.path / ".venv", folder.path):
+        (root / "lib/python3.11/site-packages/tensorflow").mkdir(parents=True)
+        (root / "bin").mkdir()
+        for name in ("python", "python3"):
+            (root / "bin" / name).write_text(f"#!/bin/sh\ntouch {ran}\n")
+            (root / "bin" / name).chmod(0o755)
+    shutil.copy(STUB, folder.path / "train.py")
+    folder.init("--local", "--dry-run")
+    assert not ran.exists()
+
+
+def test_what_a_script_imports_is_looked_for_and_first_imported_by_the_check(folder, tmp_path):
+    """The script may be somebody else's: it would choose which code of this machine runs."""
+    mark, library = tmp_path / "imported", tmp_path / "lib"
+    library.mkdir()
+    (library / "marking.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    folder.variables["PYTHONPATH"] = str(library)
+    (folder.path / "train.py").write_text("import tensorflow, marking\n")
+    folder.init("--local")
+    assert folder.inventory.env is None  # it was found
+    assert not mark.exists()
+    folder.tf("check")
+    assert mark.exists()
+
+
 def test_a_script_of_a_package_runs_as_its_module(folder):
     package = folder.path / "pkg"
     package.mkdir()

@@ -1,7 +1,7 @@
 """What commands print with --json, on real hosts.
 
 `Project.tf` compares everything with the schemas in docs/schemas/; these tests run every command.
-tests/unit/experiments/test_compare.py runs `compare`, and test_sweep.py runs `sweep`.
+tests/unit/branches/measuring/test_compare.py runs `compare`, and test_sweep.py runs `sweep`.
 """
 
 from __future__ import annotations

@@ -115,25 +115,23 @@ def before(shown: str, output: str) -> str:
     return output[: found.end()]
 
 
-@pytest.mark.parametrize("terminal", [False, True], ids=["plain", "terminal"])
-def test_push_shows_the_living_while_a_silent_host_is_waited_for(site, mute, terminal):
+def test_push_shows_the_living_while_a_silent_host_is_waited_for(site, mute):
     site.lose(mute)
     shown = r"waiting for host three"
-    with running(site.project, "push", terminal=terminal) as printed:
+    with running(site.project, "push", terminal=False) as printed:
         output = read_until(printed, shown)
         assert "three: " not in before(shown, output)
         assert "three: " in output + read_until(printed, "three: no SSH|three: the ")
 
 
-@pytest.mark.parametrize("terminal", [False, True], ids=["plain", "terminal"])
-def test_status_and_stop_show_the_living_while_a_silent_host_is_waited_for(site, mute, terminal):
+def test_status_and_stop_show_the_living_while_a_silent_host_is_waited_for(site, mute):
     site.project.ok("start", "--push")
     site.lose(mute)
     for command, shown in {
         "status": r"ps:0 .*READY[^$]*worker:0 .*READY[^$]*waiting for host three",
         "stop": r"STOPPED +worker:0[^$]*waiting for host three",
     }.items():
-        with running(site.project, command, terminal=terminal) as printed:
+        with running(site.project, command, terminal=True) as printed:
             output = read_until(printed, shown)
             first = before(shown, output)
             assert "three: " not in first

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -75,3 +77,23 @@ def test_logs_end_if_a_host_is_silent(project, monkeypatch):
     silent = pytest.raises(CommandTimedOut, match=r"gave no answer within 0.5 s")
     with Fleet(run.inventory, version=run.agent) as fleet, silent:
         list(logs(fleet, run))
+
+
+@pytest.mark.parametrize("kind", ["words", "failure"])
+def test_what_a_host_says_instead_of_an_answer_is_a_short_line(project, kind):
+    lie(project, kind)
+    done = project.tf("collect")
+    printed = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert f"error: {next(iter(project.hosts))}: " in printed
+    assert len(printed) < 25_000
+    assert not re.search(r"^ *error: other|\x1b|\u202e", printed, re.MULTILINE)
+
+
+def test_a_host_reports_no_tasks_but_its_own(project):
+    lie(project, "others")
+    done = project.tf("status", "--json")
+    assert [task["task"] for task in json.loads(done.stdout)["tasks"]] == ["worker:0"]
+    assert "evil" not in done.stdout
+    lie(project, "long")
+    assert len(project.tf("status").stdout) < 10_000

@@ -62,11 +62,11 @@ def test_a_host_whose_clock_jumps_loses_nothing(odd):
 
 def test_a_host_whose_disk_is_slow_is_no_failure(odd):
     project, disk = odd(SLOW_DISK)
-    disk.set(0.05)
+    disk.set(0.02)
     project.ok("start")
     disk.set(1.5)  # it hangs for longer than a supervisor's tick
     assert states(project) == UNDISTURBED
-    disk.set(0.05)
+    disk.set(0.02)
     restart_worker(project)
     assert "ckpt-3" in project.ok("collect")
     project.ok("stop")

@@ -420,16 +420,16 @@ def test_attach_fetches_a_file_each_time_it_changes(world):
 
 @LOCAL_ONLY
 def test_of_files_that_the_chief_removes_the_newest_stay_on_the_controller(world):
-    project = training(world, "--hold", training={"keep_checkpoints": 2})
+    project = training(world, "--hold")
     work, folder = project.work("worker:0"), project.run_folder / "outputs"
     with project.start_command("attach", "--quiet"):
-        for number in range(5):
+        for number in range(8):
             write_keras(work / f"{number}.keras")
             until(lambda: (folder / f"{number}.keras").is_file(), "the file")  # noqa: B023
             if number:
                 (work / f"{number - 1}.keras").unlink()
-        # When the last one was fetched, 3.keras was still on the host.
-        left = {f"{number}.keras" for number in (1, 2, 3, 4)}
+        # When the last one was fetched, 6.keras was still on the host.
+        left = {f"{number}.keras" for number in range(1, 8)}
         until(lambda: files(folder) == left, "the oldest is gone")
 
 

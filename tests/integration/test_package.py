@@ -21,8 +21,9 @@ SOURCES = (
 WITHOUT_COMPILED = shutil.ignore_patterns("__pycache__")
 NOT_PYTHON = (
     *("hosts.example.toml", "py.typed", "inside/preload/x86_64.so", "inside/preload/aarch64.so"),
-    *("experiments/run_report/templates/page.html", "experiments/run_report/templates/parts.html"),
-    "experiments/run_report/templates/style.css",
+    "branches/measuring/run_report/templates/page.html",
+    "branches/measuring/run_report/templates/parts.html",
+    "branches/measuring/run_report/templates/style.css",
     "inside/preload/sockets.c",
 )
 

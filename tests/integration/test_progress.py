@@ -17,11 +17,11 @@ from support.waiting import until
 from tfdeploy import run as runs
 from tfdeploy.commands.collect import collect
 from tfdeploy.commands.fetch import fetch
-from tfdeploy.commands.following.run_follow import Watcher
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.push import push
 from tfdeploy.commands.resume import Changes, resume
-from tfdeploy.commands.run import follow_resiliently
+from tfdeploy.commands.running.follow import Watcher
+from tfdeploy.commands.running.run import follow_resiliently
 from tfdeploy.config import inventory
 from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.byte_progress import Transfer, Transfers

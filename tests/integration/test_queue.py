@@ -80,20 +80,20 @@ def test_queued_runs_start_in_their_order_without_their_controllers(local):
     assert waiting(holder) == []
 
 
-def test_a_higher_priority_comes_first_also_when_it_arrives_later(local):
+def test_a_high_priority_comes_first_also_when_it_arrives_later(local):
     holder, second, third = projects(local, 3, "--hold")
     holder.ok("start")
     second.ok("start", "--queue")
-    third.ok("run", "--queue", "--priority", "5", "--json")
+    third.ok("run", "--queue", "--priority", "high", "--json")
     assert [run["run"] for run in waiting(holder)] == [third.runs[-1], second.runs[-1]]
-    second.ok("queue", second.runs[-1], "--priority", "7")
+    second.ok("queue", second.runs[-1], "--priority", "high")
     until(
-        lambda: [run["priority"] for run in waiting(holder)] == [7, 5],
+        lambda: [run["run"] for run in waiting(holder)] == [second.runs[-1], third.runs[-1]],
         "all tasks of the second run have moved",
     )
     holder.ok("stop")
     until(lambda: states(second) == {"READY"}, "the second run is READY")
-    refused = second.tf("queue", second.runs[-1], "--priority", "1")
+    refused = second.tf("queue", second.runs[-1], "--priority", "normal")
     assert "does not wait in the queue: worker:0 is READY" in refused.stderr
     assert states(third) == {"QUEUED"}
     assert "all processes of run" in third.ok("stop")
@@ -171,7 +171,7 @@ def test_a_run_whose_host_restarts_leaves_the_queue_and_is_submitted_again(local
     table = second.ok("status")
     assert f"restarted, so the run has left the queue; tfdeploy resume {run} --queue" in table
     assert [each["run"] for each in waiting(holder)] == third.runs
-    out = second.ok("resume", run, "--queue", "--priority", "5")
+    out = second.ok("resume", run, "--queue", "--priority", "high")
     assert f"run {run} is in the queue of here" in out
     assert [each["run"] for each in waiting(holder)] == [run, *third.runs]
     holder.ok("stop")
@@ -233,6 +233,6 @@ def test_a_resume_waits_for_its_turn(local):
     second.ok("stop")
 
 
-@pytest.mark.parametrize("words", [("--queue", "--wait", "1h"), ("--priority", "3")])
+@pytest.mark.parametrize("words", [("--queue", "--wait", "1h"), ("--priority", "high")])
 def test_options_of_the_queue_that_contradict_are_refused(local, words):
     assert local.project().tf("start", *words).returncode == 2

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,7 +100,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of two runs, with a log and a reason that try to be markup."""
     folder = tmp_path_factory.mktemp("page")
-    evil = "<script>alert(1)</script><img src=http://127.0.0.1:9/x>" + "long" * 100
+    evil = (
+        "<script>alert(1)</script><img src=http://127.0.0.1:9/x onerror=alert(1)>"
+        "<a href=javascript:alert(1)>x</a>\u202e" + "long" * 100
+    )
     hosts = (
         "[hosts.a-host-with-a-rather-long-name]\nps = 1\n"
         "[hosts.b]\nworkers = 2\ngpus = 2\ngpus_per_worker = 1"
@@ -110,9 +114,12 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (one.folder / "logs" / "worker-0.log").write_text(f"{evil}\n" * 40)
     history_of(one, "worker-1", change(0, "READY"), change(9, "FAILED", reason=evil))
+    one = replace(
+        one, source=dict.fromkeys(("branch", "commit", "diff"), f"+{evil}"), words=(evil,)
+    )
     row = {"at": START + 9, "gpus": [[0, 97, 1024, 81920]]}
     (one.folder / "logs" / "worker-0.gpus.jsonl").write_text(json.dumps(row))
-    from tfdeploy.experiments.run_report import page
+    from tfdeploy.branches.measuring.run_report import page
 
     written = folder / "report.html"
     page.write(written, page.render([facts_of(one), facts_of(two)]))
@@ -124,9 +131,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("width", [360, 1400])
 def test_a_browser_shows_the_page_and_asks_for_nothing_else(browser, file, width, scheme) -> None:
     browser.open(file.as_uri(), width=width, scheme=scheme)
-    assert browser.evaluate("document.querySelectorAll('.chart div svg').length") == 4
+    assert browser.evaluate("document.querySelectorAll('.chart div svg').length") == 3
     assert browser.requests == [file.as_uri()]
     assert browser.problems == []
+    links = "[...document.querySelectorAll('[href]')].map(each => each.getAttribute('href'))"
+    assert all(link.startswith(("#", "data:,")) for link in browser.evaluate(links))
     sizes = "[document.documentElement.scrollWidth, window.innerWidth]"
     content, window = browser.evaluate(sizes)
     assert content <= window == width
@@ -142,7 +151,7 @@ def test_a_browser_shows_the_page_and_asks_for_nothing_else(browser, file, width
 @pytest.mark.slow
 def test_a_browser_refuses_what_a_page_would_load_from_elsewhere(tmp_path, browser) -> None:
     """The policy holds even if a part of a page were markup: the counterpart of the test above."""
-    from tfdeploy.experiments.run_report import page
+    from tfdeploy.branches.measuring.run_report import page
 
     text = page.render([facts_of(finished_run(tmp_path))])
     evil = "<img src='http://127.0.0.1:9/x'><script>document.title = 'evil'</script>"

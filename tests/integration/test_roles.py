@@ -49,8 +49,8 @@ def roles_of_tasks(folder, script, training, hosts):
 
 
 def run_launch(launch, folder):
-    argv = [sys.executable if word == "python3" else word for word in launch.argv]
-    env = {**os.environ, **launch.env}
+    argv = [sys.executable if word == "python3" else word for word in launch.process.argv]
+    env = {**os.environ, **launch.process.env}
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -72,7 +72,11 @@ def expected_roles(**more):
             {"role_args": ["--job_name", "{job}", "--task_index", "{index}",
                            "--ps_hosts", "{ps_hosts}", "--worker_hosts", "{worker_hosts}"]},
         ),
-        ("dashed", {"role": "dashed"}),
+        (
+            "dashed",
+            {"role_args": ["--job-name={job}", "--task-index={index}",
+                           "--ps-hosts={ps_hosts}", "--worker-hosts={worker_hosts}"]},
+        ),
         (
             "short",
             {"role_args": ["-j", "{job}", "-x{index}", "-p", "{ps_hosts}", "-w{worker_hosts}"]},

@@ -46,7 +46,7 @@ def test_what_a_worker_writes_after_the_chiefs_end_is_collected(tmp_path):
 
 
 def test_a_worker_that_is_cut_off_is_named_with_what_it_had_saved(tmp_path):
-    created = project(tmp_path, "time.sleep(3600)", stragglers_s=0.5)
+    created = project(tmp_path, "time.sleep(3600)", ends_with="chief")
     done = created.tf("run")
     assert done.returncode == 0, done.stderr
     assert written(created) == ["early.csv"]

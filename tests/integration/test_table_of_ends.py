@@ -107,7 +107,7 @@ CASES = (
     Case("both fail", "failed", 5, ("worker:0=5", "worker:1=5"), reason="exit 5"),
     Case(
         "no restart is left", "failed", 137, ("worker:0=SIGKILL", HELD), restart=RESTARTED,
-        reason="its one restart within 3600 s is used up",
+        reason="its one restart within an hour is used up",
     ),
     Case("a worker fails after the chief", "succeeded", 0, ("worker:1=late",)),
     Case("it is stopped", "stopped", 143, ("worker:0=hold", HELD), start_and_stop),
@@ -152,6 +152,9 @@ def test_all_that_speaks_of_an_end_says_the_same(project, tmp_path, case):
         case.result, case.exit, case.exit
     ), done.stderr  # fmt: skip
     assert case.reason in json.dumps(document["error"])
+    if case.result == "ended":
+        assert "ended after max_duration_s" in done.stderr
+        assert "error" not in done.stderr
 
     status = made.tf("status", "--json")
     assert json.loads(status.stdout)["result"] == case.result

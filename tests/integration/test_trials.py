@@ -44,9 +44,12 @@ OBJECTIVE = ("--objective", "val_accuracy:max")
 @pytest.fixture
 def project(by_ssh):
     """Return a project with the hosts `one` and `two`, of two slots each."""
-    made = by_ssh.project(hosts={name: {**host, "workers": 1, "ps": 0}
-                                 for name, host in list(by_ssh.hosts().items())[:2]},
-                          top={"trials": {"slots_per_host": 2, "lost_after_s": 20}})  # fmt: skip
+    hosts = list(by_ssh.hosts().items())[:2]
+    made = by_ssh.project(
+        hosts={name: {**host, "workers": 1, "ps": 0} for name, host in hosts},
+        top={"trials": {"slots_per_host": 2}},
+        training={"orphan_timeout_s": 20},
+    )
     (made.folder / "train.py").write_text(SCRIPT)
     (made.folder / "old.csv").write_text("epoch,val_accuracy\n0,99\n")  # of the source: no result
     return made

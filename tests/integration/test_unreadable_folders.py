@@ -51,8 +51,7 @@ def run(local, tmp_path: Path) -> Iterator[Project]:
 COMMANDS = (["status"], ["logs"], ["collect"], ["stop"], ["resume"], ["runs"], ["push"])
 
 
-@pytest.mark.parametrize("below", ["", "runs"])
-@pytest.mark.parametrize("mode", [0o000, 0o600])
+@pytest.mark.parametrize(("below", "mode"), [("", 0o000), ("runs", 0o600)])
 def test_a_folder_without_permissions_is_named_by_all_commands(run, below, mode):
     folder = run.on("here") / below
     before = stat.S_IMODE(folder.stat().st_mode)

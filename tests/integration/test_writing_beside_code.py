@@ -269,6 +269,7 @@ def test_a_user_who_is_not_root_may_write_beside_the_code():
                 (home / "mine" / path).parent.mkdir(parents=True, exist_ok=True)
                 (home / "mine" / path).write_text(text.replace('"go"', '"config.json"'))
             laptop = machines.enter(namespaces.LAPTOP, f"{namespaces.HOME}/mine")
+            subprocess.run([*laptop, "tfdeploy", "trust"], check=True)
             done = subprocess.run([*laptop, "tfdeploy", "run"], capture_output=True, text=True)
             assert "Permission denied" not in done.stdout + done.stderr
             (outputs,) = (home / "mine/runs").glob("*/outputs")

@@ -12,13 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from tfdeploy.agent.supervision.heartbeat import HeartbeatServer
+from tfdeploy.agent.supervision.heartbeat.server import HeartbeatServer, Observer
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import placing
 from tfdeploy.run import Run
-from tfdeploy.shared.protocol.record import replace
-from tfdeploy.shared.records import HeartbeatSettings, Launch, Policy
+from tfdeploy.shared.protocol.record import field_types, replace
+from tfdeploy.shared.records import (
+    Directory,
+    Endpoint,
+    Gpus,
+    HeartbeatSettings,
+    Launch,
+    Limits,
+    Policy,
+    Process,
+    QueuePlace,
+)
 
 FILE = Path("/home/ada/hosts.toml")
 NOBODY_UID = 65534
@@ -87,6 +97,15 @@ def make_run(folder, name="hosts.toml", run_id="20260101-000000-aaaa", hosts=RUN
     return Run(run_id, "f00d", "a9e", resolved, placing.make_plan(resolved, addresses))
 
 
+def run_json(**values):
+    """The content of a run.json, with these values."""
+    texts = {"release": "f00d", "agent": "abc", "hosts_file": "hosts.toml", "folder": "/"}
+    texts |= {"launched": "", "name": ""}
+    lists = {"auto_ports": [], "words": [], "left_out": []}
+    tables = {"data": {}, "environments": {}, "source": {}, "written": {}}
+    return {**texts, **lists, **tables, "by_id_only": False, "starts": 1, **values}
+
+
 def put(tree, path, content="x"):
     """Write a file below the folder `tree`; return its path."""
     file = tree / path
@@ -112,22 +131,53 @@ def as_unprivileged_user(folder):
         os.seteuid(0)
 
 
+LAUNCH_PARTS = {
+    "process": Process, "directory": Directory, "endpoint": Endpoint, "limits": Limits,
+    "turn": QueuePlace,
+}  # fmt: skip
+GPU_FIELDS = {
+    "gpus": "indexes", "gpu_choice": "choice", "gpus_shared": "shared",
+    "exclude_sick": "exclude_sick",
+}  # fmt: skip
+
+
 def make_launch(**changes):
+    """Return a launch; `changes` are fields of it, or of one of its parts by their own names. Those
+    of its GPUs are called `gpus`, `gpu_choice`, `gpus_shared` and `exclude_sick`."""
     fields = {
         "project": "p", "run": "r", "job": "worker", "index": 0, "release": "f00d",
         "argv": ["python3", "train.py"], "env": {}, "port": None, "gpus": [],
         "checkpoint_dir": "checkpoints", "no_proxy": [], "ready_timeout_s": 20.0,
-        "stop_grace_s": 1.0, "linger_s": 4.0, "max_duration_s": None, "log_limit_bytes": 1 << 20,
-        "policy": make_policy(), "heartbeat": make_heartbeat_settings(),
+        "stop_grace_s": 1.0, "linger_s": 4.0, "max_duration_s": None,
+        "policy": make_policy(), "heartbeat": make_heartbeat_settings(), **changes,
     }  # fmt: skip
-    launch = Launch(**{**fields, **changes})
+    task = "{}:{}".format(fields.pop("job"), fields.pop("index"))
+    gpus = Gpus(**{new: fields.pop(old) for old, new in GPU_FIELDS.items() if old in fields})
+    parts = {
+        part: kind(**{name: fields.pop(name) for name in field_types(kind) if name in fields})
+        for part, kind in LAUNCH_PARTS.items()
+    }
+    launch = Launch(**{"task": task, "gpus": gpus, **parts, **fields})
     return replace(launch, heartbeat=launch.heartbeat.of(launch.task))
+
+
+def change_launch(launch, **changes):
+    """Return a launch with other values in some fields of its parts, which have the names that they
+    have in make_launch."""
+    for name, value in changes.items():
+        if name in GPU_FIELDS:
+            gpus = replace(launch.gpus.indexes, **{GPU_FIELDS[name]: value})
+            launch = replace(launch, gpus=gpus)
+            continue
+        part = next(p for p, kind in LAUNCH_PARTS.items() if name in field_types(kind))
+        launch = replace(launch, **{part: replace(getattr(launch, part), **{name: value})})
+    return launch
 
 
 def make_policy(**changes):
     fields = {
-        "attempts": 10, "window_s": 3600.0, "delay_s": 1.0, "max_delay_s": 60.0,
-        "exits": [1, "signals"], "frozen_timeout_s": 20.0, "stall_timeout_s": None,
+        "attempts": 10, "delay_s": 1.0, "exits": [1, "signals"], "frozen_timeout_s": 20.0,
+        "stall_timeout_s": None,
     }  # fmt: skip
     return Policy(**{**fields, **changes})
 
@@ -145,12 +195,19 @@ def no_files(file, offset):
     raise ValueError(f"{file} is not offered")
 
 
+class Offering(Observer):
+    """A chief's supervisor that offers files and a backup."""
+
+    def __init__(self, read, backup):
+        self.read, self.backup = read, backup
+
+
 @contextmanager
 def heartbeat_server(read=no_files, backup=lambda: None, **changes):
     """Start the chief's heartbeat server on a free port; yield it and the record with which the
     other tasks find it. Each has its own secret: clients of an earlier test may still send."""
     settings = make_heartbeat_settings(**{"secret": os.urandom(8).hex(), **changes})
-    server = HeartbeatServer(settings, read, backup=backup)
+    server = HeartbeatServer(settings, Offering(read, backup))
     try:
         yield server, replace(settings, port=server.port)
     finally:

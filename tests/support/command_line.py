@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from support import invariants
 from support.forks import ForkServer
+from support.trusting import trust_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,7 +67,9 @@ def start(
     *words: str, cwd: Path, env: Mapping[str, str], streams: tuple[int, int, int],
     own_session: bool = False,
 ) -> Fork:  # fmt: skip
-    """Start `tfdeploy WORDS`, and return while it runs."""
+    """Start `tfdeploy WORDS`, and return while it runs. Its user has written each hosts.toml of the
+    folder."""
+    trust_hosts(cwd)
     startup = frozenset(pair for pair in env.items() if pair[0].startswith(STARTUP))
     argv = ["-m", "tfdeploy", *words]
     return _server(startup).start(argv, cwd, env, streams, own_session=own_session)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from support.builders import make_run
 from support.events import record, scalar_event, write
 from tfdeploy import run as runs
-from tfdeploy.experiments.run_report.facts import gather
+from tfdeploy.branches.measuring.run_report.facts import gather
 
 ONE, TWO = "20260101-000000-aaaa", "20260102-000000-bbbb"
 START = 1767225600.0  # 2026-01-01 00:00:00 UTC

@@ -10,7 +10,6 @@ from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import hold, listing
 from tfdeploy.release.gitignore import to_expressions
 from tfdeploy.shared import records
-from tfdeploy.shared.protocol.outputs import UnitToHold
 
 # Names that a line, a shell, a terminal or a decoder could change.
 ODD_NAMES = [
@@ -48,8 +47,7 @@ def start_task(root, *patterns, folders=(), **changes):
 
 def hold_outputs(*names):
     units = [u for u in listing.outputs(*TASK).outputs if u.path in names or not names]
-    requested = [UnitToHold(u.path, u.kind, [path for path, _, _ in u.files]) for u in units]
-    return hold.hold(*TASK, requested)
+    return hold.hold(*TASK, units, False)
 
 
 def errors(answer):

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import sys
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,8 @@ from support import command_line, evidence, host_python, json_documents
 from support.evidence import end_of
 from support.ports import ADDRESS, free_ports
 from support.sshd import alive
+from support.trusting import trust
 from support.waiting import until
-from tfdeploy.config import inventory
-from tfdeploy.errors import InventoryError
-from tfdeploy.trust import store
 
 if TYPE_CHECKING:
     import subprocess
@@ -70,8 +67,7 @@ class Project:
         tables = {"project": self.name, **self.top, "training": training, "hosts": self.hosts}
         file = self.folder / "hosts.toml"
         file.write_text(toml(tables))
-        with suppress(InventoryError):  # of a test about invalid files
-            store.remember(inventory.load(file))
+        trust(file)
 
     def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `tfdeploy WORDS` in the project's folder to its end; compare what it prints with

@@ -43,9 +43,8 @@ from tfdeploy.errors import Unreachable
 from tfdeploy.hosts import fleet, parallel
 from tfdeploy.shared import parallel as agent_parallel
 from tfdeploy.shared import records
-from tfdeploy.shared.protocol.message import Message
+from tfdeploy.shared.protocol.message import Message, to_answer
 from tfdeploy.shared.protocol.preflight import StillRunning
-from tfdeploy.shared.protocol.record import to_json
 from tfdeploy.shared.records import ENDED, READY, STOPPED, TaskState
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.local import LocalTransport
@@ -321,7 +320,7 @@ class AgentStream:
             found = function(**named)
             answers = [found] if isinstance(found, Message) else found
             for answer in answers:
-                yield self._print(to_json(answer))
+                yield self._print(to_answer(answer))
             if answers is found:
                 yield self._print({"end": True})
         except verbs.Refusal as refusal:

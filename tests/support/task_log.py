@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-SMALL = 1 << 12  # replaces CHUNK
+from tfdeploy.agent.supervision.log import Buffers
+
+SMALL = 1 << 12
+# These tests read what was flushed: a busy machine must not cut the flush short.
+PATIENT = Buffers(flush_s=60.0)
+FEW_BYTES = PATIENT._replace(chunk_bytes=SMALL)
 
 
 def contents(log):

@@ -11,7 +11,7 @@ import pytest
 
 from tfdeploy.commands.collect import CollectResult
 from tfdeploy.commands.resume import ResumeResult
-from tfdeploy.commands.run import FinishedRun
+from tfdeploy.commands.running.run import FinishedRun
 from tfdeploy.commands.runs import HostDisk, ProjectRuns
 from tfdeploy.commands.scale import ScaleResult
 from tfdeploy.commands.status import RunStatus

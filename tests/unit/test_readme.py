@@ -14,10 +14,9 @@ from unit.test_imports import AGENT_MAY_IMPORT, MAY_IMPORT
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = {path.name: path.read_text() for path in sorted(DOCS.glob("*.md"))}
-DECISIONS = {f"decisions/{path.name}": path.read_text() for path in DOCS.glob("decisions/*.md")}
 README = (ROOT / "README.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
-ALL = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **PAGES, **DECISIONS}
+ALL = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **PAGES}
 WORD = re.compile(r"[A-Z][A-Z_]+")
 IDENTIFIER = re.compile(r"(?:\w+\.)?([A-Za-z_]\w+)(?:\(.*\))?")
 FOLDERS = "tfdeploy|docs|tests|examples"
@@ -42,12 +41,12 @@ def first_column(text):
 
 
 def test_the_table_of_states_lists_each_state():
-    table = section(PAGES["states-and-health.md"], "STATE")
+    table = section(PAGES["failures.md"], "STATE")
     assert first_column(table) - {"state"} == constants(records) - ({*HEALTHS} - {records.READY})
 
 
 def test_the_table_of_health_lists_each_health():
-    table = section(PAGES["states-and-health.md"], "HEALTH")
+    table = section(PAGES["failures.md"], "HEALTH")
     assert first_column(table) - {"health"} == {*HEALTHS}
 
 
@@ -80,7 +79,7 @@ def linked_files():
                 yield name, (folder / target).resolve().relative_to(ROOT).as_posix()
 
 
-GENERATED = {"docs/soak.md", "tests/.failed/", "tests/bench/.peers/"}
+GENERATED = {"tests/.failed/", "tests/bench/.peers/"}
 
 
 def test_each_file_that_a_page_names_exists():
@@ -90,7 +89,7 @@ def test_each_file_that_a_page_names_exists():
 
 
 def test_each_file_that_the_architecture_page_and_the_decisions_name_exists():
-    text = "\n".join((PAGES["architecture.md"], *DECISIONS.values()))
+    text = PAGES["architecture.md"] + PAGES["decisions.md"]
     paths = set(re.findall(rf"\b((?:{TOP})/[\w/]+\.py)\b", text))
     folders = (ROOT, ROOT / "tfdeploy", ROOT / "tests")
     assert {path for path in paths if not any((each / path).exists() for each in folders)} == set()
@@ -107,9 +106,24 @@ def test_the_index_lists_each_page():
     assert linked == {*PAGES} - {"index.md"}
 
 
-def test_the_index_of_decisions_lists_each_page():
-    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", DECISIONS["decisions/README.md"]))
-    assert {f"decisions/{page}" for page in linked} == {*DECISIONS} - {"decisions/README.md"}
+def rows_of_places():
+    """Return (question, files, functions) of each row of "Find the place"."""
+    rows = re.findall(r"^\| (.+) \|$", section(CONTRIBUTING, "Find the place"), re.M)
+    cells = [row.split(" | ") for row in rows if not row.startswith(("where", "question", "-"))]
+    return [(row[0], *(re.findall(r"`([\w/.]+)`", cell) for cell in row[1:])) for row in cells]
+
+
+def test_each_file_of_find_the_place_exists_and_has_the_functions_beside_it():
+    code = ROOT / "tfdeploy"
+    places = rows_of_places()
+    assert [file for _, files, *_ in places for file in files if not (code / file).exists()] == []
+    questions = [place for place in places if len(place) > 2]
+    assert len(questions) == 10
+    for question, files, functions in questions:
+        text = "".join((code / file).read_text() for file in files)
+        found = re.findall(r"^ *def (\w+)\(", text, re.M)
+        assert functions
+        assert {*functions} <= {*found}, question
 
 
 def named_identifiers():

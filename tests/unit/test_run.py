@@ -7,6 +7,7 @@ import os
 import re
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from support.builders import make_run
@@ -14,6 +15,7 @@ from support.builders import make_run
 from tfdeploy import run as runs
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config.hosts_file import MISSING_HINT
+from tfdeploy.config.models import HostsFile
 from tfdeploy.errors import InventoryError, RunError
 from tfdeploy.folders import user_folders
 from tfdeploy.folders.own_folder import OwnFolder
@@ -48,8 +50,17 @@ def test_the_runs_folder_is_never_part_of_a_release(tmp_path):
 
 def test_a_runs_folder_that_exists_stays_as_it_is(tmp_path):
     (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "README").write_text("my runs")
     runs.save(make_run(tmp_path))
     assert not (tmp_path / "runs" / ".gitignore").exists()
+
+
+def test_a_runs_folder_that_a_killed_command_has_made_is_excluded_from_git(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / ".tfdeploy-0123456789abcdef.new").write_text("*")
+    runs.save(make_run(tmp_path))
+    assert (tmp_path / "runs" / ".gitignore").read_text() == "*\n"
+    assert not [*tmp_path.rglob(".tfdeploy-*")]
 
 
 @pytest.mark.parametrize("of_wrong_clock", ["20991231-235959-ffff", "20991231-235959-7f00"])
@@ -60,6 +71,39 @@ def test_a_run_id_sorts_after_one_of_a_clock_that_was_ahead(tmp_path, of_wrong_c
     started = runs.new_id(tmp_path / "runs")
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", started)
     assert started > of_wrong_clock
+
+
+IMPOSSIBLE = (
+    *("99999999-999999-ffff", "99991231-235959-ffff", "20261301-000000-ffff"),
+    *("00000000-000000-ffff", "２０２６0101-000000-ffff", "20260101-000000-ffff\n", "zzz"),
+)
+
+
+def test_a_folder_with_an_impossible_date_is_older_than_every_run(tmp_path):
+    """Nobody can make it the newest run by its name."""
+    runs.save(make_run(tmp_path, run_id="20260101-000000-aaaa"))
+    for run_id in IMPOSSIBLE:
+        runs.save(make_run(tmp_path, run_id=run_id))
+    base, now = tmp_path / "runs", f"{datetime.now(UTC):%Y%m%d}"
+    assert now <= runs.new_id(base)[:8] < "2100"
+    assert runs.load(tmp_path / "hosts.toml").id == runs.run_ids(base)[-1] == "20260101-000000-aaaa"
+    assert [runs.age_s(run_id) for run_id in IMPOSSIBLE] == [0.0] * len(IMPOSSIBLE)
+
+
+@pytest.mark.parametrize("starts", ["-1", "1e300", "NaN", "Infinity", "9" * 4300, "[1]", '"x"'])
+def test_an_impossible_number_of_starts_is_refused(tmp_path, starts):
+    runs.save(make_run(tmp_path))
+    file = tmp_path / "runs/20260101-000000-aaaa/run.json"
+    file.write_text(file.read_text().replace('"starts": 0', f'"starts": {starts}'))
+    assert "record of run 20260101-000000-aaaa is broken" in error_text(
+        lambda: runs.load(tmp_path / "hosts.toml", "20260101-000000-aaaa")
+    )
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b", "\ud800"])
+def test_a_name_that_no_folder_can_have_is_no_run(tmp_path, name):
+    runs.save(make_run(tmp_path))
+    assert "there is no run" in error_text(lambda: runs.load(tmp_path / "hosts.toml", name))
 
 
 def test_run_ids_sort_by_age_within_a_second(tmp_path):
@@ -139,7 +183,6 @@ def test_a_record_is_read_as_it_was_planned_without_validating_it(tmp_path, pars
 
 
 def test_a_record_without_a_plan_is_validated_and_planned(tmp_path, parsed):
-    """As one of an older version is."""
     saved = make_run(tmp_path, training=EVERYTHING)
     runs.save(saved)
     (saved.folder / "plan").unlink()
@@ -240,14 +283,14 @@ def test_load_returns_the_newest_run_of_the_hosts_file_by_default(tmp_path):
 
 
 def test_load_skips_the_runs_of_a_sweep_unless_one_is_named(tmp_path):
-    sweep_run = replace(make_run(tmp_path, run_id="20260102-000000-aaaa"), of_sweep=True)
+    sweep_run = replace(make_run(tmp_path, run_id="20260102-000000-aaaa"), by_id_only=True)
     runs.save(sweep_run)
     file = tmp_path / "hosts.toml"
     assert "no run was started from" in error_text(lambda: runs.load(file))
     runs.save(make_run(tmp_path, run_id="20260101-000000-aaaa"))
     assert runs.load(file).id == "20260101-000000-aaaa"
-    assert runs.load(file, sweep_run.id).of_sweep
-    assert not runs.load(file).of_sweep
+    assert runs.load(file, sweep_run.id).by_id_only
+    assert not runs.load(file).by_id_only
 
 
 def test_load_finds_a_run_by_its_id(tmp_path):
@@ -385,16 +428,32 @@ def test_a_record_keeps_the_releases_of_its_data_sets(tmp_path):
     assert runs.load(tmp_path / "hosts.toml").data == {"data/a": "data-a-1"}
 
 
-def test_a_record_without_the_optional_keys_is_read_with_their_defaults(tmp_path):
+def test_a_record_of_another_version_says_which_key_it_lacks(tmp_path):
     saved = make_run(tmp_path)
     runs.save(saved)
-    record = json.loads((saved.folder / "run.json").read_text())
-    for key in ("auto_ports", "launched", "data", "sweep", "name", "words"):
-        del record[key]
-    (saved.folder / "run.json").write_text(json.dumps(record))
-    loaded = runs.load(tmp_path / "hosts.toml")
-    assert (loaded.auto_ports, loaded.launched, loaded.data) == ((), "", {})
-    assert (loaded.of_sweep, loaded.name, loaded.words) == (False, "", ())
+    file = saved.folder / "run.json"
+    record = json.loads(file.read_text())
+    for key in record:
+        file.write_text(json.dumps({name: record[name] for name in record if name != key}))
+        if key == "folder":  # only hosts compare it
+            assert runs.load(tmp_path / "hosts.toml", saved.id) == saved
+            continue
+        assert error_text(lambda: runs.load(tmp_path / "hosts.toml", saved.id)) == (
+            f"the record of run {saved.id} has no '{key}': {file}\n"
+            "  if another version of tfdeploy started the run, use that one for it"
+        )
+
+
+def test_a_record_of_another_version_says_which_key_is_unknown(tmp_path):
+    saved = make_run(tmp_path)
+    runs.save(saved)
+    file = saved.folder / "hosts.toml"
+    file.write_text(file.read_text() + "[later]\nx = 1\n")
+    assert error_text(lambda: runs.load(tmp_path / "hosts.toml", saved.id)) == (
+        f"{file}: later: unknown key; expected one of {', '.join(HostsFile.key_names())}\n"
+        f"  rm {file} has it restored from the run's hosts; "
+        "if another version of tfdeploy started the run, use that one for it"
+    )
 
 
 def test_run_json_holds_every_field(tmp_path):
@@ -409,7 +468,7 @@ def test_run_json_holds_every_field(tmp_path):
         "launched": "",
         "data": {},
         "environments": {},
-        "sweep": False,
+        "by_id_only": False,
         "starts": 0,
         "name": "",
         "words": [],

@@ -25,20 +25,21 @@ PLAIN = re.compile(
 
 def _insertions(file):
     """Yield (line, what is inserted) of the file's f-strings that suggest a command."""
-    tree = ast.parse(file.read_text())
+    lines = file.read_text().splitlines()
+    nodes = [*ast.walk(ast.parse("\n".join(lines)))]
     quoted = {
         target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and any(q in ast.unparse(node.value) for q in QUOTES)
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and any(q in "\n".join(lines[node.lineno - 1 : node.end_lineno]) for q in QUOTES)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         text = ""
         for part in node.values if isinstance(node, ast.JoinedStr) else ():
             if isinstance(part, ast.FormattedValue):
-                inserted = ast.unparse(part.value)
-                if COMMAND.search(text) and inserted not in quoted:
+                if COMMAND.search(text) and (inserted := ast.unparse(part.value)) not in quoted:
                     yield node.lineno, inserted
                 text += "X"
             elif isinstance(part, ast.Constant):

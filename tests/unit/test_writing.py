@@ -17,7 +17,7 @@ WRITERS = {
     "cli/streams.py": "/dev/null",
     "commands/init.py": "hosts.toml",
     "commands/environments.py": "a temporary folder",
-    "commands/following/tensorboard/board.py": "a temporary folder",
+    "commands/tensorboard/board.py": "a temporary folder",
     "environments/wheelhouse.py": "the cache",
     "release/git.py": "temporary files without a name",
     "transfer/pack.py": "temporary files without a name",

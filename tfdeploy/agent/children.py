@@ -79,8 +79,11 @@ def _detach(log: str, descriptors: Sequence[int]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.setsid()
     os.chdir("/")
-    null = os.open(os.devnull, os.O_RDONLY)
-    output, _ = filesystem.open_log(log)
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        output, _ = filesystem.open_log(log)
+    except OSError:  # a full disk: `work` may say so by its descriptors
+        output = null
     for number, source in enumerate((null, output, output)):
         os.dup2(source, number)
     for number in [int(name) for name in os.listdir("/proc/self/fd")]:

@@ -13,8 +13,7 @@ import stat
 import sys
 from typing import Callable, List, Set, Tuple
 
-from ..shared import filesystem
-from . import own_folders
+from ..shared import filesystem, own_folders
 from .refusal import Refusal
 
 OWN_ROOTS = ".hosts"
@@ -57,6 +56,14 @@ def make_private(project: str) -> None:
     for folder in {os.path.join(root(), project), os.path.join(store(), project)}:
         _make_private(folder)
         refuse_unsafe(folder)
+
+
+def make_task(project: str, run_id: str, name: str) -> None:
+    """Create a task's folder and those above it, into which nobody else may write, as for
+    `make_private`: a restart checks all of them. What the task creates has the user's umask."""
+    make_private(project)
+    for folder in (runs(project), run(project, run_id), task(project, run_id, name)):
+        _make_private(folder)
 
 
 def refuse_unsafe(folder: str) -> None:

@@ -12,12 +12,12 @@ class Refusal(Exception):
     an edit that helps. `busy` says that the needed port or GPU is in use, and so may become free;
     `held_by` is the run that holds it, or "". `outdated` says that the controller's record of the
     run is older than the host's, `deleted` that the run was deleted from the host, `changing`
-    that another controller stops and starts it, `unknown` that the agent does not know the request;
-    `newer` is a run that is newer than the one that the controller takes for the newest, or "".
+    that another controller stops and starts it; `newer` is a run that is newer than the one that
+    the controller takes for the newest, or "".
     """
 
     held_by = newer = ""
-    busy = outdated = deleted = changing = unknown = False
+    busy = outdated = deleted = changing = False
 
     def __init__(self, message: str, hint: str = "", **more: Any) -> None:
         super().__init__(message)

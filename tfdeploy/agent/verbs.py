@@ -14,17 +14,14 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..shared.protocol.message import (
     ABSENT,
-    ANOTHER_VERSION,
     COMPRESSED,
     MARK,
-    OLDER_VERBS,
     RECORD,
     Invalid,
     Message,
-    arguments,
     parse,
+    to_answer,
 )
-from ..shared.protocol.record import to_json
 from . import paths
 from .refusal import Refusal
 from .runs import run_record
@@ -54,7 +51,7 @@ VERBS = {
     "explore": ("preflight.Explore", "preflight.machine_facts.explore"),
     "listen_on_ports": ("preflight.ListenOnPorts", "preflight.port_check.listen_on_ports"),
     "try_ports": ("preflight.TryPorts", "preflight.port_check.try_ports"),
-    "live_tasks": ("preflight.FindLiveTasks", "preflight.links.live_tasks"),
+    "find_live_tasks": ("preflight.FindLiveTasks", "preflight.links.live_tasks"),
     "listen_for_links": ("preflight.ListenForLinks", "preflight.links.listen_for_links"),
     "measure_link": ("preflight.MeasureLink", "preflight.links.measure_link"),
     "ports": ("preflight.Ports", "preflight.port_check.free_ports"),
@@ -72,15 +69,12 @@ VERBS = {
     "change_run": ("runs.ChangeRun", "runs.change_lock.change"),
     "peers": ("preflight.Peers", "preflight.reachability.peers"),
     "unfinished_tasks": ("preflight.UnfinishedTasks", "preflight.reachability.unfinished_tasks"),
-    "pin": ("outputs.Pin", "outputs.hold.pin"),
-    "newest": ("outputs.FindNewest", "outputs.hold.newest"),
-    "unhold": ("outputs.LetGoOfCopies", "outputs.hold.unhold"),
-    "unpin": ("outputs.Unpin", "outputs.hold.unpin"),
+    "hold": ("outputs.Hold", "outputs.hold.hold"),
+    "hold_copies": ("outputs.HoldCopies", "outputs.hold.hold_copies"),
+    "end_hold": ("outputs.EndHold", "outputs.hold.end_hold"),
     "logs": ("reports.Logs", "reports.read_files.logs"),
     "outputs": ("outputs.ListOutputs", "outputs.listing.outputs"),
     "find": ("outputs.FindFiles", "outputs.listing.find"),
-    "hold": ("outputs.HoldUnits", "outputs.hold.hold"),
-    "let_go": ("outputs.LetGo", "outputs.hold.let_go"),
     "expect": ("outputs.ExpectUnits", "outputs.install.expect"),
     "deliver": ("outputs.DeliverUnits", "outputs.install.deliver"),
     "compare": ("outputs.CompareUnits", "outputs.compare.compare"),
@@ -96,7 +90,6 @@ VERBS = {
     "results": ("outputs.ListResults", "runs.results.results"),
     "remove": ("runs.Remove", "runs.remove.remove"),
 }
-NEWER_VERBS = {older: verb for verb, older in OLDER_VERBS.items()}
 # The function of each first word of the agent's command line.
 PROGRAMS = {
     "serve": "verbs.serve",
@@ -104,7 +97,8 @@ PROGRAMS = {
     "notify": "reports.notify.send_all",
     "enter": "runs.enter.enter",
 }
-REASONS = ("hint", "held_by", "busy", "outdated", "deleted", "changing", "unknown", "newer")
+OTHER_VERSION = "another version of tfdeploy started this run: use that one for it"
+REASONS = ("hint", "held_by", "busy", "outdated", "deleted", "changing", "newer")
 
 
 def main(argv: List[str]) -> int:
@@ -145,10 +139,10 @@ def _answer(verb: str, body: Body) -> None:
         function, named = _call(verb, body)
         answer = function(**named)
         if isinstance(answer, Message):
-            _send(to_json(answer))
+            _send(to_answer(answer))
         else:
             for each in answer:
-                _send(to_json(each))
+                _send(to_answer(each))
             _send({"end": True})
     except Refusal as refusal:
         _send(_refused(refusal))
@@ -188,24 +182,21 @@ def _removed(body: Body) -> Optional[Refusal]:
 def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
     """Return the function that answers a request, and its arguments. Raises Invalid.
 
-    A controller of another version says so: it may use fields that this agent does not know. One
-    that asks for the first time says which record of the run it has, and whether it takes the run
-    for the newest; raises Refusal if that is wrong, and for a run that was deleted.
+    A controller that asks for the first time says which record of the run it has, and whether it
+    takes the run for the newest; raises Refusal if that is wrong, and for a run that was deleted.
     """
-    from_another_version = body.pop(ANOTHER_VERSION, False)
     if "project" in body:
         paths.refuse_unreadable(str(body["project"]), str(body.get("run", "")))
     record = body.pop(RECORD, None)
     if record:
         run_record.refuse_outdated(*record)
-    verb = NEWER_VERBS.get(verb, verb)
     if verb not in VERBS:
-        raise Refusal("this agent does not know the request {!r:.40}".format(verb), unknown=True)
+        raise Refusal("this agent does not know the request {!r:.40}".format(verb), OTHER_VERSION)
     request, function = (resolve(path) for path in VERBS[verb])
     removed = _removed(body) if request.READS_RUN else None
     if removed:
         raise removed
-    return function, arguments(parse(request, body, strict=not from_another_version))
+    return function, vars(parse(request, body))
 
 
 def resolve(path: str) -> Any:

@@ -1,4 +1,4 @@
-"""The commands that begin with hosts.toml, as functions: from plan to start, runs, prune."""
+"""The commands that start from hosts.toml, as functions: from plan to start, runs, prune."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from tfdeploy.api import opening
 from tfdeploy.api.opening import refuse_untrusted
 from tfdeploy.api.run import NO_COUNTS, Run, to_counts
+from tfdeploy.commands.intent import RunOptions
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config import models
 from tfdeploy.config.hosts_file import find_hosts_file
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfdeploy.commands.check import CheckResult
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent
     from tfdeploy.commands.prune import PruneResult
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.errors import TfdeployError
@@ -39,9 +40,8 @@ class Inventory(models.Inventory):
         """Read and validate `file`, or else the hosts.toml of the current folder or of the
         nearest one above it.
 
-        Raises InventoryError, and NotTrusted if the file names programs for the controller, or
-        paths outside of its folder, that the user has not trusted yet. `trust` trusts them from now
-        on, as `tfdeploy trust` does.
+        Raises InventoryError, and NotTrusted if the file runs or names something that the user has
+        not trusted yet. `trust` trusts it from now on, as `tfdeploy trust` does.
         """
         loaded = inventories.load(Path(file or find_hosts_file()))
         if trust:
@@ -60,18 +60,33 @@ def plan(
     name: str = "",
     release: str = "",
 ) -> Intent:
-    """Return what would be started. No host is contacted, unless place = "free".
+    """Return what would be started. No host is contacted, unless [training] has workers.
 
     `words` are added to training.command, and `env` to the environment of every task. `counts` are
     other numbers of tasks, such as {"workers": 8}. `name` names the run. `release` starts an older
     release: its id, or the id or name of a run with it. Raises InventoryError and PlanError.
     """
-    refuse_untrusted(inventory)
+    return _plan(inventory, _options(words, env, counts, name, release))
+
+
+def _options(
+    words: Sequence[str],
+    env: Mapping[str, str],
+    counts: Mapping[str, int],
+    name: str,
+    release: str,
+) -> RunOptions:
     wrong = [variable for variable in env if "=" in variable]
     if wrong:
         raise InventoryError(f'env: found "{wrong[0]}"; expected the name of a variable')
-    words, variables = check_words("words", words), [f"{key}={value}" for key, value in env.items()]
-    return opening.plan(inventory, words, variables, to_counts(counts), name, release)
+    words = check_words("words", words)
+    variables = tuple(f"{key}={value}" for key, value in env.items())
+    return RunOptions(words, variables, to_counts(counts), name=name, release=release)
+
+
+def _plan(inventory: models.Inventory, options: RunOptions) -> Intent:
+    refuse_untrusted(inventory)
+    return opening.plan(inventory, options)
 
 
 def check(inventory: models.Inventory, *, accept_new_host_keys: bool = False) -> CheckResult:
@@ -124,7 +139,7 @@ def start(
     called when a task's state changes, `on_note(note)` for what may matter. Raises as `plan` does,
     and what went wrong on any host or task, after everything was stopped again.
     """
-    from tfdeploy.commands.push import StartWatcher
+    from tfdeploy.commands.intent import StartWatcher
     from tfdeploy.commands.start import start_run
 
     def on_notes(notes: Sequence[TfdeployError]) -> None:
@@ -132,9 +147,10 @@ def start(
             on_note(note)
 
     watcher = StartWatcher(on_notes=on_notes, on_report=on_report)
-    intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
+    options = _options(words, env, counts, name, release)
+    intent = _plan(inventory, replace(options, push=push))
     with Fleet(intent.reached, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        started = start_run(fleet, intent, watcher, push_first=push)
+        started = start_run(fleet, intent, watcher)
     return Run(started.run.id, inventory.file)
 
 

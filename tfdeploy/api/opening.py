@@ -3,6 +3,7 @@ trusted is refused, unless somebody can be asked."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
@@ -13,13 +14,12 @@ from tfdeploy.trust import store
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tfdeploy.commands.following.recover_record import RecoveredRun
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent, RunOptions
+    from tfdeploy.commands.records.recover import RecoveredRun
     from tfdeploy.config.models import Inventory
-    from tfdeploy.errors import OutdatedRecord
+    from tfdeploy.errors import ClaimedRecord, OutdatedRecord
     from tfdeploy.hosts.fleet import Fleet
 
 
@@ -34,11 +34,15 @@ class Questions:
     def on_record(self, text: str) -> None:
         """Take a sentence about a record of a run that its hosts had."""
 
+    def claim(self, claim: ClaimedRecord) -> None:
+        """Return if a person agrees to use a record that hosts have, by typing the run's id."""
+        raise claim
 
-NOBODY = Questions()
+
+NO_QUESTIONS = Questions()
 
 
-def load_inventory(file: Path, questions: Questions = NOBODY) -> Inventory:
+def load_inventory(file: Path, questions: Questions = NO_QUESTIONS) -> Inventory:
     """Load a hosts.toml that the user trusts. Raises InventoryError and NotTrusted."""
     from tfdeploy.config import inventory as inventories
 
@@ -47,43 +51,52 @@ def load_inventory(file: Path, questions: Questions = NOBODY) -> Inventory:
     return inventory
 
 
-def plan(
-    inventory: Inventory,
-    words: Sequence[str] = (),
-    variables: Sequence[str] = (),
-    counts: Mapping[str, int] | None = None,
-    name: str = "",
-    release: str = "",
-    *,
-    accept_new: bool = False,
-) -> Intent:
-    """Plan what hosts.toml says, with what is changed for one run: words for the program, variables
-    as NAME=VALUE, numbers of tasks, a name, an older release. With place = "free", ask the hosts
-    which GPUs are free; `accept_new` is as for Fleet. Raises InventoryError, PlanError and
-    RunError."""
-    from tfdeploy.commands.plan import RunOptions, plan_all
-    from tfdeploy.config.overrides import check_run_name, override
+def load_to_plan(file: Path, questions: Questions = NO_QUESTIONS) -> Inventory:
+    """Load a hosts.toml to plan with it: what it runs on hosts may still need the user's trust, but
+    not what a plan itself reads. Raises InventoryError and NotTrusted."""
+    from tfdeploy.config import inventory as inventories
 
-    options = RunOptions(
-        check_run_name(name) if name else "",
-        tuple(words),
-        counts or {},
-        runs.release_id(inventory.file, release) if release else None,
-    )
-    overridden = override(inventory, options.words, variables)
-    if variables:  # who sets them trusts them, also in the record of the run
-        store.remember(overridden)
-    training = overridden.training
-    if not training.place and training.workers is None:
-        return plan_all(overridden, options)
+    inventory = inventories.load(file)
+    asks_hosts = inventory.training.workers is not None
+    if asks_hosts or store.untrusted_to_plan(inventory):
+        require_trust(inventory, str(file), hosts_flag(file), questions)
+    return inventory
+
+
+def plan(inventory: Inventory, options: RunOptions) -> Intent:
+    """Plan what hosts.toml says, with what the options change for one run. With `workers` in
+    [training], ask the hosts which GPUs are free. Raises InventoryError, PlanError and RunError.
+    """
+    from tfdeploy.commands.plan import plan_all, with_hosts
+    from tfdeploy.config.overrides import check_run_name, override, with_shared_gpus
+
+    if options.on:
+        inventory = with_hosts(inventory, options.on)
+    if options.share_gpus:
+        inventory = with_shared_gpus(inventory)
+    if options.trials:
+        from tfdeploy.commands.trials import plan_trials
+
+        inventory = plan_trials(inventory, options.trials)
+    if options.name:
+        check_run_name(options.name)
+    if options.release:
+        options = replace(options, release=runs.release_id(inventory.file, options.release))
+    if options.words or options.variables:
+        overridden = override(inventory, options.words, options.variables)
+        if not store.untrusted(inventory):
+            store.remember(overridden)  # who types them trusts them, also in the record of the run
+        inventory = overridden
+    if inventory.training.workers is None:
+        return plan_all(inventory, options)
     from tfdeploy.commands.free_hosts import plan_on_free
     from tfdeploy.hosts.fleet import Fleet
 
-    with Fleet(overridden, accept_new=accept_new) as fleet:
-        return plan_on_free(fleet, overridden, options)
+    with Fleet(inventory, accept_new=options.accept_new) as fleet:
+        return plan_on_free(fleet, inventory, options)
 
 
-def find_run(hosts_file: Path, run_id: str | None, questions: Questions = NOBODY) -> runs.Run:
+def find_run(hosts_file: Path, run_id: str | None, questions: Questions = NO_QUESTIONS) -> runs.Run:
     """Return a run from its record on the controller, or else from a copy on its hosts.
 
     A name means the newest run that has it. Raises RunError, InventoryError and NotTrusted.
@@ -91,21 +104,23 @@ def find_run(hosts_file: Path, run_id: str | None, questions: Questions = NOBODY
     try:
         found = runs.load(hosts_file, run_id)
     except runs.NoRecord as missing:
-        from tfdeploy.commands.following.recover_record import recover_record
+        from tfdeploy.commands.records.recover import recover_record
 
-        recovered = recover_record(load_inventory(hosts_file, questions), missing.run, missing)
+        inventory = load_inventory(hosts_file, questions)
+        recovered = recover_record(inventory, missing.run, missing, questions.claim)
         found = recovered.run
         questions.on_record(_restored(recovered))
     require_trust(found.inventory, f"the record of run {found.id}", found.flags, questions)
     return found
 
 
-def take_newer_record(outdated: OutdatedRecord, questions: Questions = NOBODY) -> None:
-    """Take the newer record that the run's hosts have. Raises as `find_run` does."""
-    from tfdeploy.commands.following import recover_record
+def take_newer_record(outdated: OutdatedRecord, questions: Questions = NO_QUESTIONS) -> None:
+    """Take the newer record that the run's hosts have. Raises as `find_run` does: ClaimedRecord if
+    it is not believed, and nobody agrees."""
+    from tfdeploy.commands.records import recover
 
-    recovered = recover_record.take_newer_record(
-        outdated, lambda file: load_inventory(file, questions)
+    recovered = recover.take_newer_record(
+        outdated, lambda file: load_inventory(file, questions), questions.claim
     )
     if isinstance(outdated, NewerRun) and recovered:
         questions.on_record(_restored(recovered))
@@ -116,7 +131,9 @@ def take_newer_record(outdated: OutdatedRecord, questions: Questions = NOBODY) -
 
 def _restored(recovered: RecoveredRun) -> str:
     source = shorten_names(recovered.hosts)
-    return f"run {recovered.run.id} had no record on the controller: restored it from {source}"
+    text = f"run {recovered.run.id} had no record on the controller: restored it from {source}"
+    run_id = recovered.older
+    return f"{text}; the newest before it: --run {run_id}" if run_id else text
 
 
 def open_fleet(run: runs.Run, cancel: threading.Event | None = None) -> Fleet:
@@ -127,7 +144,7 @@ def open_fleet(run: runs.Run, cancel: threading.Event | None = None) -> Fleet:
 
 
 def require_trust(
-    inventory: Inventory, name: str, flags: str, questions: Questions = NOBODY
+    inventory: Inventory, name: str, flags: str, questions: Questions = NO_QUESTIONS
 ) -> None:
     """Raise NotTrusted, with the command to type, if an inventory needs the user's trust and does
     not get it. `name` says what it is, `flags` name it on the command line."""

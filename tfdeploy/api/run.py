@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,7 +12,7 @@ from tfdeploy import run as runs
 from tfdeploy.api.opening import find_run, load_inventory, open_fleet, take_newer_record
 from tfdeploy.config.hosts_file import find_hosts_file
 from tfdeploy.config.overrides import check_words, parse_counts
-from tfdeploy.errors import OutdatedRecord
+from tfdeploy.errors import ClaimedRecord, Note, OutdatedRecord
 
 if TYPE_CHECKING:
     import threading
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
-    from tfdeploy.commands.following.run_follow import RunEnd, Watcher
     from tfdeploy.commands.logs import LogLine
     from tfdeploy.commands.resume import Changes, ResumeResult
-    from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.running.follow import RunEnd, Watcher
+    from tfdeploy.commands.running.run import FinishedRun
     from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.commands.stop import StopResult
@@ -74,7 +75,7 @@ class Run:
         """Return the state of every task. Its `errors` are those of hosts that gave no report."""
         from tfdeploy.commands.status import status
 
-        return self._ask(status)
+        return self._read(status)
 
     def logs(
         self,
@@ -134,7 +135,7 @@ class Run:
         The result's `failure` is why the run failed, its `errors` are those of hosts that could not
         be stopped or collected.
         """
-        from tfdeploy.commands.run import finish
+        from tfdeploy.commands.running.run import finish
 
         record = self.record
         with open_fleet(record, cancel) as fleet:
@@ -191,7 +192,7 @@ class Run:
         """
         from tfdeploy.commands.collect import collect
 
-        return self._ask(lambda fleet, record: collect(fleet, record, every=every))
+        return self._read(lambda fleet, record: collect(fleet, record, every=every))
 
     def fetch(self, task: str, *paths: str | PurePath) -> FetchResult:
         """Fetch files and folders of a task: relative to its directory, or absolute.
@@ -201,7 +202,7 @@ class Run:
         from tfdeploy.commands.fetch import fetch
 
         names = [str(path) for path in paths]
-        return self._ask(lambda fleet, record: fetch(fleet, record, task, names))
+        return self._read(lambda fleet, record: fetch(fleet, record, task, names))
 
     def stop(self) -> StopResult:
         """Stop every process of the run. Raises what went wrong: a host that can't be reached, a
@@ -213,16 +214,22 @@ class Run:
             raise_errors(record, stopped)
             return stopped
 
-        return self._ask(stop)
+        try:
+            return self._with_newest_record(_with_fleet(stop))
+        except ClaimedRecord as claim:  # stop what is known; the error says what may be left
+            _with_fleet(stop)(replace(self.record, doubted=claim.doubtful))
+            raise
 
-    def _ask(self, act: Callable[[Fleet, runs.Run], R]) -> R:
-        """Call `act` with the run's hosts and its newest record."""
-
-        def act_with_fleet(record: runs.Run) -> R:
-            with open_fleet(record) as fleet:
-                return act(fleet, record)
-
-        return self._with_newest_record(act_with_fleet)
+    def _read(self, act: Callable[[Fleet, runs.Run], R]) -> R:
+        """Call `act` with the run's hosts and its newest record. One that hosts claim and that is
+        not believed is ignored, with a Note, because `act` changes nothing on them."""
+        try:
+            return self._with_newest_record(_with_fleet(act))
+        except ClaimedRecord as claim:
+            if not claim.doubtful:
+                raise
+            warnings.warn(f"not used: {claim.message}", Note, 3)
+            return _with_fleet(act)(replace(self.record, doubted=claim.doubtful))
 
     def _with_newest_record(self, act: Callable[[runs.Run], R]) -> R:
         """Call `act` with the run's record; once more if its hosts have a newer one."""
@@ -247,6 +254,16 @@ class Run:
         return Changes(without, to_counts(counts), tuple(chosen))
 
 
+def _with_fleet(act: Callable[[Fleet, runs.Run], R]) -> Callable[[runs.Run], R]:
+    """Return a function that calls `act` with the hosts of a run, too."""
+
+    def act_with_fleet(record: runs.Run) -> R:
+        with open_fleet(record) as fleet:
+            return act(fleet, record)
+
+    return act_with_fleet
+
+
 def to_counts(counts: Mapping[str, int]) -> dict[str, int]:
     """Return valid numbers of tasks. Raises InventoryError."""
     return parse_counts([f"{key}={count}" for key, count in counts.items()], "counts")
@@ -256,8 +273,8 @@ def _follow(
     fleet: Fleet, record: runs.Run, watcher: Watcher | None, resilient: bool, lines: int | None
 ) -> tuple[runs.Run, RunEnd]:
     """Return the run as it was last resumed, and how it ended."""
-    from tfdeploy.commands.following.run_follow import Watcher
-    from tfdeploy.commands.run import follow_resiliently, follow_to_end
+    from tfdeploy.commands.running.follow import Watcher
+    from tfdeploy.commands.running.run import follow_resiliently, follow_to_end
 
     if resilient:
         return follow_resiliently(fleet, record, watcher or Watcher(), lines)

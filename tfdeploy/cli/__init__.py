@@ -12,20 +12,27 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 # In the order in which --help lists the commands.
 from tfdeploy.cli import beginning, training, trials, resuming, watching  # isort: skip
-from tfdeploy.cli import entering, housekeeping, measuring  # isort: skip
+from tfdeploy.cli import tensorboard, entering, housekeeping  # isort: skip
+from tfdeploy import branches
 from tfdeploy.cli import command, completion, streams
 from tfdeploy.cli.command import INTERRUPTED, app, print_interrupted
-from tfdeploy.cli.options import take_newer_record
-from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
+from tfdeploy.cli.options import DOUBTED, take_newer_record
+from tfdeploy.errors import ClaimedRecord, Note, OutdatedRecord, TfdeployError
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
-    "training", "trials", "watching",
+    "app", "beginning", "entering", "housekeeping", "main", "resuming",
+    "tensorboard", "training", "trials", "watching",
 ]  # fmt: skip
+
+
+# How often a command starts again: with a newer record, and without those of hosts that invent one.
+MAX_CLAIMS = 3
+
+branches.load_commands()
 
 
 def main() -> None:
@@ -64,11 +71,13 @@ def _print_defect(error: Exception) -> None:
 def _run(arguments: Sequence[str]) -> None:
     """Run a command; if a host has a newer record of its run, once more with that."""
     try:
-        try:
-            command.run(arguments)
-        except OutdatedRecord as outdated:
-            take_newer_record(outdated)
-            command.run(arguments)
+        DOUBTED.set(())
+        for _ in range(MAX_CLAIMS):
+            try:
+                return command.run(arguments)
+            except OutdatedRecord as outdated:
+                _take_newer_record(outdated, reads=arguments[0] in command.READERS)
+        return command.run(arguments)
     except SystemExit as ended:
         if not ended.code:
             streams.require_written()
@@ -77,13 +86,25 @@ def _run(arguments: Sequence[str]) -> None:
         streams.forget_reader()
 
 
+def _take_newer_record(outdated: OutdatedRecord, *, reads: bool) -> None:
+    """Take the newer record that a run's hosts have. If it is not believed, a command that only
+    `reads` goes on without it, and doubts these hosts. Raises ClaimedRecord for others."""
+    try:
+        take_newer_record(outdated)
+    except ClaimedRecord as claim:
+        if not (reads and claim.doubtful):
+            raise
+        warnings.warn(f"not used: {claim}", Note, stacklevel=2)
+        DOUBTED.set((*DOUBTED.get(), *claim.doubtful))
+
+
 def _print_failure(error: TfdeployError) -> None:
     from tfdeploy.documents import Failure
     from tfdeploy.output.console import Console, print_json, print_json_lines
 
     Console().print_error(error)
     if "--json" in _own_arguments():  # a script finds a document in every case
-        if sys.argv[1] in ("logs", "watch"):
+        if sys.argv[1] in command.LINE_PRINTERS:
             print_json_lines([Failure(error)])
         else:
             print_json(Failure(error))

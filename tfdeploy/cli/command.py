@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 import sys
 from contextlib import contextmanager, suppress
 from copy import copy
+from dataclasses import dataclass, fields
+from functools import cache, wraps
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, cast, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from tfdeploy.errors import TfdeployError
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import TypeVar
+    from typing import ParamSpec
 
-    Function = TypeVar("Function", bound=Callable[..., Any])
+    from typer._click.core import Command as AnyCommand
 
-# The groups of commands in --help.
-GROUPS = PREPARE, TRAIN, WATCH, RESULTS, DISK, MEASURE, SHELL = (
-    "Prepare", "Train", "Watch", "Results", "Runs on the hosts", "Measure", "Shell",
+    # Typer has Click, and its types, in a private package.
+    from typer._click.core import Context, Parameter
+    from typer._click.exceptions import NoSuchOption
+    from typer._click.formatting import HelpFormatter
+
+    P = ParamSpec("P")
+
+# The groups of commands in --help; those of branches are before the last one.
+GROUPS = PREPARE, TRAIN, WATCH, RESULTS, DISK, SHELL = (
+    "Prepare", "Train", "Watch", "Results", "Runs on the hosts", "Shell",
 )  # fmt: skip
 
 
@@ -32,12 +42,25 @@ GROUPS = PREPARE, TRAIN, WATCH, RESULTS, DISK, MEASURE, SHELL = (
 UNKNOWN_OPTION = "NoSuchOption"
 MISSING = "MissingParameter"
 BYTE = re.compile(r"\\udc(?=[89a-f][0-9a-f])")  # as repr() writes a byte that is no UTF-8
+# What versions of Typer say of a word that is not a number: `x` is in it, or not.
+NO_NUMBER = re.compile(
+    r"(is not )a valid int(?:eger)?(?: range)?\.?$|Input should be a valid int.*"
+)
 SIMILAR = 0.8  # how like an option a mistyped one is, so that it is suggested; difflib's ratio
 
+
+# Commands that change nothing on a host: they go on without a newer record that is not believed.
+READERS: set[str] = set()
+LINE_PRINTERS: set[str] = set()  # commands whose --json is JSON lines
 
 VERBOSE = ("-v", "--verbose")
 VERBOSE_HELP = "Print on standard error what tfdeploy does; -vv also what Paramiko does."
 INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
+
+
+@dataclass(frozen=True)
+class Group:
+    """Options that several commands have: a parameter whose default is a group takes its fields."""
 
 
 class WrongWords(typer.BadParameter):
@@ -70,15 +93,23 @@ def print_interrupted() -> None:
 class CommandGroup(TyperGroup):
     """The application: its --help lists the commands by group."""
 
-    def make_context(self, *args: Any, **settings: Any) -> Any:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: Context | None = None,
+        **extra: object,
+    ) -> Context:
         with _reason_to_abort():
-            return super().make_context(*args, **settings)
+            return super().make_context(info_name, args, parent, **extra)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Context) -> object:
         with _reason_to_abort():
             return super().invoke(ctx)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, AnyCommand | None, list[str]]:
         """Resolve as Typer does; of an unknown command suggest only the nearest one."""
         if args and args[0] not in self.commands and not ctx.resilient_parsing:
             close = difflib.get_close_matches(args[0], self.commands, n=1)
@@ -86,10 +117,12 @@ class CommandGroup(TyperGroup):
             raise WrongWords(f"No such command '{escape_line(args[0])}'.{suggestion}", ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         commands = [each for each in self.commands.values() if isinstance(each, Command)]
         width = max(len(each.name or "") for each in commands)
-        rows: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
+        others = (each.group for each in commands if each.group not in GROUPS)
+        groups = (*GROUPS[:-1], *others, GROUPS[-1])
+        rows: dict[str, list[tuple[str, str]]] = {group: [] for group in groups}
         for each in commands:
             name = (each.name or "").ljust(width)  # so that the groups' columns agree
             rows[each.group].append((name, each.get_short_help_str(limit=200)))
@@ -101,16 +134,19 @@ class CommandGroup(TyperGroup):
 class Command(TyperCommand):
     """A command: its --help ends with examples."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        self.group: str = settings["rich_help_panel"]
-        self._examples: list[str] = settings.pop("epilog").splitlines()
-        verbose = TyperOption(
-            param_decls=[*VERBOSE], type=int, count=True, default=0, help=VERBOSE_HELP
-        )
-        settings["params"] = [*settings["params"], verbose]
-        super().__init__(*args, **settings)
+    @property
+    def group(self) -> str:
+        return self.rich_help_panel or ""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    @property
+    def _examples(self) -> list[str]:
+        return (self.epilog or "").splitlines()
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        *own, help_option = super().get_params(ctx)
+        return [*own, _verbose_option(), help_option]
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse as Typer does; say of an unknown option how the program gets it, and of an argument
         that is missing or unexpected what a whole command looks like."""
         ctx.allow_extra_args = True
@@ -118,7 +154,9 @@ class Command(TyperCommand):
         try:
             extra = super().parse_args(ctx, args)
         except typer.BadParameter as error:
-            error.message = error.message.replace("a valid int range", "a whole number")
+            error.message = NO_NUMBER.sub(
+                lambda found: f"{found[1] or 'expected '}a whole number.", error.message
+            )
             error.message = BYTE.sub(r"\\x", error.message)
             if type(error).__name__ != MISSING:
                 raise
@@ -126,13 +164,14 @@ class Command(TyperCommand):
         except Exception as error:
             if type(error).__name__ != UNKNOWN_OPTION:
                 raise
-            raise WrongWords(self._unknown_option(error, given), ctx) from None
+            found = self._unknown_option(cast("NoSuchOption", error), given)
+            raise WrongWords(found, ctx) from None
         if extra and not ctx.resilient_parsing:
             found = escape_line(extra[0])
             raise WrongWords(f"Unexpected argument '{found}'. For example: {example}", ctx)
         return extra
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Context) -> object:
         verbosity = ctx.params.pop("verbose")
         if self.group == SHELL:  # a shell's start-up file has it
             return super().invoke(ctx)
@@ -141,7 +180,7 @@ class Command(TyperCommand):
         with debug_log.logged(self.name or "", verbosity):
             return super().invoke(ctx)
 
-    def _unknown_option(self, error: Any, given: Sequence[str]) -> str:
+    def _unknown_option(self, error: NoSuchOption, given: Sequence[str]) -> str:
         """Return what to type instead of an unknown option."""
         option, found = str(error.option_name), str(error.message)
         if similar := difflib.get_close_matches(option, error.possibilities or (), 1, SIMILAR):
@@ -154,12 +193,12 @@ class Command(TyperCommand):
         example = self._examples[0] if words.required else short
         return f"{found}; words for the program follow --: {example}"
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
         """Return the words of the first line, as other programs write them: `[TASK...]`."""
-        arguments = (each for each in self.get_params(ctx) if each.param_type_name == "argument")
+        arguments = (each for each in self.get_params(ctx) if isinstance(each, TyperArgument))
         return ["[OPTIONS]", *map(_usage, arguments)]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """List arguments and options; an argument without its type of Python, which Typer adds."""
         rows: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
         for parameter in self.get_params(ctx):
@@ -172,15 +211,29 @@ class Command(TyperCommand):
                 with formatter.section(f"{kind.title()}s"):
                     formatter.write_dl(members)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        super().format_help(ctx, formatter)
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the examples, which Typer would wrap, with double line breaks."""
         lines = "".join(f"  {example}\n" for example in self._examples)
-        # Typer would wrap its epilog, and double its line breaks.
         formatter.write(f"\nExamples:\n{lines}")
 
 
-def _usage(argument: Any) -> str:
-    text = argument.metavar + ("..." if argument.nargs == -1 else "")
+def _only_verbose(
+    verbose: Annotated[int, typer.Option(*VERBOSE, count=True, show_default=False,
+                       help=VERBOSE_HELP)] = 0,
+) -> None:  # fmt: skip
+    """A command of which only the option is used."""
+
+
+@cache
+def _verbose_option() -> Parameter:
+    """Return -v as Typer makes it: what its classes take differs from version to version."""
+    alone = typer.Typer(add_completion=False)
+    alone.command()(_only_verbose)
+    return typer.main.get_command(alone).params[0]
+
+
+def _usage(argument: TyperArgument) -> str:
+    text = (argument.metavar or "") + ("..." if argument.nargs == -1 else "")
     return text if argument.required else f"[{text}]"
 
 
@@ -198,16 +251,57 @@ app = typer.Typer(
 
 
 def add_command(
-    group: str, *examples: str, name: str | None = None
-) -> Callable[[Function], Function]:
-    """Return a decorator that adds a command to a group of --help, with examples at its end."""
+    group: str,
+    *examples: str,
+    name: str | None = None,
+    reads: bool = False,
+    prints_lines: bool = False,
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Return a decorator that adds a command to a group of --help, with examples at its end.
+
+    One that `reads` changes nothing on a host. One that `prints_lines` prints JSON lines with
+    --json, not one document.
+    """
     text = "\n".join(f"tfdeploy {example}" for example in examples)
 
-    def add(function: Function) -> Function:
+    def add(function: Callable[P, None]) -> Callable[P, None]:
         command = name or function.__name__
-        return app.command(command, cls=Command, rich_help_panel=group, epilog=text)(function)
+        READERS.update([command] if reads else [])
+        LINE_PRINTERS.update([command] if prints_lines else [])
+        join = app.command(command, cls=Command, rich_help_panel=group, epilog=text)
+        join(_with_fields(function))
+        return function
 
     return add
+
+
+def _with_fields(function: Callable[P, None]) -> Callable[P, None]:
+    """Return the function as Typer reads it, with the fields of its groups."""
+    parameters = inspect.signature(function).parameters.values()
+    groups = {
+        each.name: type(each.default) for each in parameters if isinstance(each.default, Group)
+    }
+    if not groups:
+        return function
+
+    @wraps(function)
+    def call(*args: P.args, **given: P.kwargs) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{one.name: given.pop(one.name) for one in fields(group)})
+        function(*args, **given)
+
+    read: list[inspect.Parameter] = []
+    for each in parameters:
+        group = groups.get(each.name)
+        hints = get_type_hints(group or function, include_extras=True)
+        taken = fields(group) if group else (each,)
+        read += [
+            each.replace(name=one.name, default=one.default, annotation=hints[one.name])
+            for one in taken
+        ]
+    vars(call)["__signature__"] = inspect.Signature(read)
+    call.__annotations__ = {each.name: each.annotation for each in read}
+    return call
 
 
 def verbose_after_name(arguments: Sequence[str]) -> list[str]:

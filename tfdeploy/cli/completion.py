@@ -42,7 +42,7 @@ HARMLESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+-]*")
 def _quietly(
     find: Callable[[typer.Context], Iterator[str]],
 ) -> Callable[[typer.Context, str], list[str]]:
-    """Return a callback for Typer: the names that begin with what was typed, the last of a list.
+    """Return a callback for Typer: the names that start with what was typed, the last of a list.
 
     Bash puts a proposal on the command line as it is: only names without a shell's special
     characters are proposed, since records and files may be somebody else's.

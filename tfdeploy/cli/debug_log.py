@@ -7,6 +7,7 @@ other libraries, may quote what a host or a program has said: secrets in them ar
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -42,10 +43,13 @@ class LogFile:
     another one takes the next name."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, BlockingIOError if it is locked."""
+        """Raises OSError, BlockingIOError if it is locked, PermissionError if it is not the
+        user's."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         self.path, self._file = path, os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
         try:
+            if os.fstat(self._file.fileno()).st_uid != os.geteuid():
+                raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self.close()
@@ -70,7 +74,7 @@ class LogFile:
 
 
 class _LogHandler(logging.Handler):
-    """A handler that writes records as lines, which begin with the time unless `text` makes
+    """A handler that writes records as lines, which start with the time unless `text` makes
     others."""
 
     def __init__(
@@ -144,7 +148,7 @@ def shown(arguments: Sequence[str]) -> list[str]:
 def hide(text: str) -> str:
     """Return a text without the secrets of URLs, and without the values of this process' variables
     that their names say to be secret: paths of files, as of an agent's socket, are not."""
-    from tfdeploy.experiments.run_report.redact import HIDDEN, SECRET_NAME, any_of, hide_in_urls
+    from tfdeploy.config.redact import HIDDEN, SECRET_NAME, any_of, hide_in_urls
 
     named = (value for name, value in os.environ.items() if SECRET_NAME.search(name))
     long = (value for value in named if len(value) >= MIN_SECRET)

@@ -11,13 +11,11 @@ import typer
 
 from tfdeploy.cli import completion, options
 from tfdeploy.cli.command import WATCH, add_command
-from tfdeploy.cli.options import exit_if_failed, find_run
+from tfdeploy.cli.options import exit_if_failed, find_run, open_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.run import Run
 
 OneTask = Annotated[
     str,
@@ -61,7 +59,7 @@ def execute(
     if not names and not on:
         raise typer.BadParameter("found no task; expected TASK, --task or --on")
     run = find_run(hosts, run_id)
-    with _open_current_fleet(run) as fleet:
+    with open_fleet(run) as fleet:
         entrances, errors = command.find_entrances(fleet, run, names, on or ())
     if len(entrances) != 1 or errors:
         print_lines = partial(print_log_lines, Console())
@@ -80,7 +78,7 @@ def ssh(task: OneTask, hosts: options.Hosts = options.HOSTS, run_id: options.Run
     from tfdeploy.output.run_events import print_entrance
 
     run = find_run(hosts, run_id)
-    with _open_current_fleet(run) as fleet:
+    with open_fleet(run) as fleet:
         entrance = command.find_entrance(fleet, run, task)
     if _is_terminal():
         print_entrance(Console(), entrance)
@@ -99,13 +97,6 @@ def _split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:
     if not after:
         raise typer.BadParameter("found no command after --")
     return list(words[: len(words) - after]), list(words[len(words) - after :])
-
-
-def _open_current_fleet(run: Run) -> Fleet:
-    """Return the hosts with this version's agent: an older one cannot run a user's command."""
-    from tfdeploy.hosts.fleet import Fleet
-
-    return Fleet(run.inventory, record=run)
 
 
 def _is_terminal() -> bool:

@@ -35,13 +35,13 @@ def runs(hosts: options.Hosts = options.HOSTS, json: options.Json = False) -> No
     exit_if_failed(project_runs.errors)
 
 
-@add_command(DISK, "queue", "queue wide --priority 5")
+@add_command(DISK, "queue", "queue wide --priority high")
 def queue(
     run: Annotated[str | None, typer.Argument(metavar="RUN", show_default=False,
                    help="The run to move, by its id or name: with --priority.",
                    autocompletion=propose_runs)] = None,
-    priority: Annotated[int | None, typer.Option("--priority", metavar="N", min=-99, max=99,
-                        help="Move RUN, which waits: higher numbers come first.",
+    priority: Annotated[options.PriorityName | None, typer.Option("--priority",
+                        metavar="high|normal", help="Move RUN, which waits: high comes first.",
                         show_default=False)] = None,
     hosts: options.Hosts = options.HOSTS,
     json: options.Json = False,

@@ -1,23 +1,23 @@
-"""What several commands share: options, and ways to begin and to exit."""
+"""What several commands share: options, and ways to open runs and to exit."""
 
 from __future__ import annotations
 
 import sys
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
 from tfdeploy.cli import completion
-from tfdeploy.cli.command import INTERRUPTED
+from tfdeploy.cli.command import INTERRUPTED, Group
 from tfdeploy.config.hosts_file import NAME, VARIABLE, find_hosts_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
-    from tfdeploy.commands.plan import Intent
-    from tfdeploy.commands.start import Queue
+    from tfdeploy.commands.intent import Intent, Queue, RunOptions, TrialKeys
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import OutdatedRecord, TfdeployError
     from tfdeploy.hosts.fleet import Fleet
@@ -56,6 +56,9 @@ RunId = Annotated[str | None, typer.Option("--run", help=RUN_HELP, metavar="RUN"
     autocompletion=completion.propose_runs)]
 RunArgument = Annotated[str | None, typer.Argument(metavar="RUN", help=RUN_HELP,
     show_default=False, autocompletion=completion.propose_runs)]
+Runs = Annotated[list[str] | None, typer.Argument(metavar="RUN",
+    help="A run's id or name; several are shown side by side. Default: the newest run.",
+    show_default=False, autocompletion=completion.propose_runs)]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet",
     help="Print only results, warnings and errors.")]
 AcceptNew = Annotated[bool, typer.Option("--accept-new-host-keys",
@@ -85,8 +88,9 @@ WaitTime = Annotated[str | None, typer.Option("--wait", metavar="DURATION", show
 InQueue = Annotated[bool, typer.Option("--queue",
     help="Return at once: the hosts start the run when its GPUs and ports are free and it is "
     "its turn. The controller may be switched off.")]
-Priority = Annotated[int, typer.Option("--priority", metavar="N", min=-99, max=99,
-    help="The place in the queue: higher numbers come first.")]
+PriorityName = Literal["high", "normal"]
+Priority = Annotated[PriorityName, typer.Option("--priority", metavar="high|normal",
+    help="The place in the queue: runs with high come first.")]
 ShareGpus = Annotated[bool, typer.Option("--share-gpus",
     help="Start on GPUs that processes of others use, too.")]
 TaskArguments = Annotated[Texts, typer.Argument(metavar="TASK",
@@ -98,6 +102,106 @@ OnHosts = Annotated[Texts, typer.Option("--on", metavar="HOST",
     help="Only this host, or several: gpu-[01-04]. Repeatable.",
     autocompletion=completion.propose_hosts)]
 # fmt: on
+
+
+@dataclass(frozen=True)
+class Shown(Group):
+    """What a command prints."""
+
+    json: Json = False
+    quiet: Quiet = False
+
+    def console(self) -> Console:
+        from tfdeploy.output.console import Console
+
+        return Console(for_json=self.json, is_quiet=self.quiet)
+
+
+@dataclass(frozen=True)
+class When(Group):
+    """When a run starts, and on which GPUs."""
+
+    wait: WaitTime = None
+    queue: InQueue = False
+    priority: Priority = "normal"
+    share_gpus: ShareGpus = False
+
+    def place(self) -> Queue | None:
+        """Return how the run waits in the queue of its hosts; None if it does not. Raises
+        InventoryError."""
+        from tfdeploy.commands.intent import Queue
+        from tfdeploy.config.overrides import parse_wait
+        from tfdeploy.shared.records import NORMAL
+
+        if self.queue and self.wait:
+            raise typer.BadParameter(
+                "--queue returns at once and --wait waits; expected one of them"
+            )
+        if self.priority != NORMAL and not (self.queue or self.wait):
+            raise typer.BadParameter("--priority: expected --queue or --wait with it")
+        if not (self.queue or self.wait):
+            return None
+        return Queue(parse_wait(self.wait) if self.wait else None, self.priority)
+
+
+@dataclass(frozen=True)
+class ForRun(Group):
+    """What the command line changes of hosts.toml for one run."""
+
+    words: Words = None
+    hosts: Hosts = HOSTS
+    env: Env = None
+    name: RunName = None
+
+    def run_options(self, trials: TrialKeys | None = None) -> RunOptions:
+        from tfdeploy.commands.intent import RunOptions
+
+        words, variables = tuple(self.words or ()), tuple(self.env or ())
+        return RunOptions(words, variables, name=self.name or "", trials=trials)
+
+
+@dataclass(frozen=True)
+class ToStart(ForRun):
+    """What the command line says about one run that is started at once, or in its turn."""
+
+    counts: With = None
+    on: OnHosts = None
+    release: OlderRelease = None
+    accept_new_host_keys: AcceptNew = False
+
+    def start_options(self, when: When, *, push: bool) -> RunOptions:
+        from tfdeploy.config.overrides import parse_counts
+
+        return replace(
+            self.run_options(),
+            counts=parse_counts(self.counts, "--with") if self.counts else {},
+            on=tuple(self.on or ()),
+            share_gpus=when.share_gpus,
+            release=self.release or "",
+            push=push,
+            queue=when.place(),
+            accept_new=self.accept_new_host_keys,
+        )
+
+
+@dataclass(frozen=True)
+class Search(Group):
+    """Which parameters trials have."""
+
+    param: Params = None
+    random: Random = None
+    repeat: Repeat = None
+
+    def trial_keys(self, objective: str | None = None, *, stop_bad: bool = False) -> TrialKeys:
+        from tfdeploy.commands.intent import TrialKeys
+
+        return TrialKeys(tuple(self.param or ()), self.random, self.repeat, objective, stop_bad)
+
+
+SHOWN, WHEN, FOR_RUN, TO_START, SEARCH = Shown(), When(), ForRun(), ToStart(), Search()
+
+# The hosts whose newer records this command ignores, because it only reads.
+DOUBTED: ContextVar[tuple[str, ...]] = ContextVar("DOUBTED", default=())
 COMMANDS_AFTER_FOLLOWING = ("attach", "logs -f", "status", "collect", "stop")
 
 
@@ -109,44 +213,19 @@ def load_inventory(hosts: Path) -> Inventory:
     return opening.load_inventory(hosts, USER)
 
 
-def load_intent(
-    hosts: Path,
-    words: Sequence[str] | None = None,
-    variables: Sequence[str] | None = None,
-    counts: Sequence[str] | None = None,
-    name: str | None = None,
-    release: str | None = None,
-    *,
-    on: Sequence[str] | None = None,
-    share_gpus: bool = False,
-    accept_new: bool = False,
-) -> Intent:
+def load_to_plan(hosts: Path) -> Inventory:
+    """Load a hosts.toml for a plan, which runs nothing on a host."""
+    from tfdeploy.api import opening
+    from tfdeploy.cli.questions import USER
+
+    return opening.load_to_plan(hosts, USER)
+
+
+def make_intent(inventory: Inventory, run_options: RunOptions) -> Intent:
     """Plan what hosts.toml says, with what the command line changes for one run."""
     from tfdeploy.api import opening
-    from tfdeploy.commands.plan import with_hosts
-    from tfdeploy.config.overrides import parse_counts, with_shared_gpus
 
-    changed = parse_counts(counts or (), "--with")
-    inventory = load_inventory(hosts)
-    inventory = with_hosts(inventory, on) if on else inventory
-    inventory = with_shared_gpus(inventory) if share_gpus else inventory
-    given = (words or (), variables or (), changed, name or "", release or "")
-    return opening.plan(inventory, *given, accept_new=accept_new)
-
-
-def load_trials(
-    hosts: Path,
-    given: Mapping[str, Any],
-    words: Sequence[str] | None,
-    variables: Sequence[str] | None,
-    name: str | None,
-) -> Intent:
-    """Plan the trials of hosts.toml, with the keys of [trials] that the command line has."""
-    from tfdeploy.api import opening
-    from tfdeploy.commands.trials import plan_trials
-
-    inventory = plan_trials(load_inventory(hosts), given)
-    return opening.plan(inventory, words or (), variables or (), name=name or "")
+    return opening.plan(inventory, run_options)
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:
@@ -154,7 +233,17 @@ def find_run(hosts: Path, run_id: str | None) -> Run:
     from tfdeploy.api import opening
     from tfdeploy.cli.questions import USER
 
-    return opening.find_run(hosts, run_id, USER)
+    return replace(opening.find_run(hosts, run_id, USER), doubted=DOUBTED.get())
+
+
+def find_runs(hosts: Path, names: Sequence[str] | None, *, offline: bool) -> list[Run]:
+    """Return each run once, the newest one without `names`; with `offline` from its record on the
+    controller only."""
+    from tfdeploy import run as runs
+
+    load = runs.load if offline else find_run
+    found = [load(hosts, name) for name in names] if names else [load(hosts, None)]
+    return list({run.id: run for run in found}.values())
 
 
 def take_newer_record(outdated: OutdatedRecord) -> None:
@@ -170,19 +259,6 @@ def open_fleet(run: Run) -> Fleet:
     from tfdeploy.api import opening
 
     return opening.open_fleet(run)
-
-
-def parse_queue(wait: str | None, *, queued: bool = False, priority: int = 0) -> Queue | None:
-    """Return how a run waits in the queue of its hosts; None if it does not. Raises
-    InventoryError."""
-    from tfdeploy.commands.start import Queue
-    from tfdeploy.config.overrides import parse_wait
-
-    if queued and wait:
-        raise typer.BadParameter("--queue returns at once and --wait waits; expected one of them")
-    if priority and not (queued or wait):
-        raise typer.BadParameter("--priority: expected --queue or --wait with it")
-    return Queue(parse_wait(wait) if wait else None, priority) if queued or wait else None
 
 
 def exit_if_failed(errors: Sequence[TfdeployError]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.config.inventory import Inventory
-    from tfdeploy.errors import NotTrusted
+    from tfdeploy.errors import ClaimedRecord, NotTrusted
     from tfdeploy.hosts.fleet import Fleet
 
 
@@ -27,9 +27,22 @@ class AskedUser(Questions):
             raise error
         from tfdeploy.trust import store
 
-        Console().print_error(error)
+        Console().print_yellow(*error.message.split("\n"))
         require_yes("do you trust it?", "not trusted: nothing was done")
         store.remember(inventory)
+
+    def claim(self, claim: ClaimedRecord) -> None:
+        if not (claim.can_be_agreed and has_terminal()):
+            raise claim
+        Console().print_error(claim.with_hint(""))
+        question = "to use it, type the id of the run"
+        try:
+            typed = typer.prompt(question, default="", show_default=False, err=True)
+        except typer.Abort:  # Ctrl-C or Ctrl-D
+            typer.echo(err=True)
+            typed = ""
+        if typed.strip() != claim.run:
+            raise claim.refused()
 
     def on_record(self, text: str) -> None:
         Console().print_yellow(text)

@@ -10,7 +10,7 @@ import typer
 from tfdeploy.cli import options
 from tfdeploy.cli.command import TRAIN, add_command
 from tfdeploy.cli.completion import propose_hosts
-from tfdeploy.cli.options import find_run, load_inventory, parse_queue
+from tfdeploy.cli.options import find_run, load_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,36 +31,31 @@ def resume(
                        autocompletion=propose_hosts)] = None,
     counts: options.With = None,
     on: options.On = None,
-    wait: options.WaitTime = None,
-    queue: options.InQueue = False,
-    priority: options.Priority = 0,
-    share_gpus: options.ShareGpus = False,
+    when: options.When = options.WHEN,
     hosts: options.Hosts = options.HOSTS,
     run_id: options.RunId = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    shown: options.Shown = options.SHOWN,
 ) -> None:  # fmt: skip
     """Resume a run that was lost or stopped from its newest checkpoint."""
     from tfdeploy.cli.watchers import shown_start
     from tfdeploy.commands import resume as command
     from tfdeploy.config.overrides import with_shared_gpus
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
     from tfdeploy.output.run_events import print_queued, print_resumed, print_resumes_from
 
-    place = parse_queue(wait, queued=queue, priority=priority)
+    place = when.place()
     lost_run = find_run(hosts, run or run_id)
-    if share_gpus:
+    if when.share_gpus:
         lost_run = replace(lost_run, inventory=with_shared_gpus(lost_run.inventory))
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
-    console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
+    console, transfers = shown.console(), Transfers()
     watcher = shown_start(console, _interrupted(lost_run))
     with watcher.starting(), show_transfers(console, transfers):
         resumed = command.resume(
             lost_run, changes, watcher.on_report, transfers, queue=place, waiting=watcher.waiting
         )
-    if queue:
+    if when.queue:
         print_resumes_from(console, resumed)
         print_queued(console, resumed.run)
     else:
@@ -75,20 +70,18 @@ def scale(
     on: options.On = None,
     hosts: options.Hosts = options.HOSTS,
     run_id: options.RunId = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    shown: options.Shown = options.SHOWN,
 ) -> None:  # fmt: skip
     """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint."""
     from tfdeploy.cli.watchers import shown_start
     from tfdeploy.commands import scale as command
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
     from tfdeploy.output.run_events import print_scaled
 
     run = find_run(hosts, run_id)
     changes = _changes(run, hosts, counts, "scale", on)
-    console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
+    console, transfers = shown.console(), Transfers()
     watcher = shown_start(console, _interrupted(run))
     with watcher.starting(), show_transfers(console, transfers):
         scaled = command.scale(run, changes, watcher.on_report, transfers)

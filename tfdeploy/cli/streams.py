@@ -18,13 +18,13 @@ import select
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfdeploy.errors import TfdeployError
 from tfdeploy.formatting.humanize import write_out
 
 if TYPE_CHECKING:
-    from typing import Any, TextIO
+    from typing import TextIO
 
 STDIN, STDOUT, STDERR = range(3)
 UTF8, WRITE_OUT = "utf-8", "tfdeploy.write_out"
@@ -37,7 +37,8 @@ class _Descriptor(io.FileIO):
 
     failure: OSError | None = None
 
-    def write(self, data: Any, /) -> int:
+    # A buffer, for which Python 3.11 has no name.
+    def write(self, data: Any, /) -> int:  # type: ignore[explicit-any]
         try:
             return super().write(data)
         except OSError as error:

@@ -16,11 +16,10 @@ from tfdeploy.cli.options import (
     exit_if_failed,
     exit_interrupted,
     find_run,
-    load_intent,
     load_inventory,
-    load_trials,
+    load_to_plan,
+    make_intent,
     open_fleet,
-    parse_queue,
     take_newer_record,
 )
 from tfdeploy.cli.streams import end_with_reader
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfdeploy.commands.following.run_follow import RunEnd
-    from tfdeploy.commands.plan import Intent
-    from tfdeploy.commands.run import FinishedRun
-    from tfdeploy.commands.start import Queue, StartResult
+    from tfdeploy.commands.intent import Intent
+    from tfdeploy.commands.running.follow import RunEnd
+    from tfdeploy.commands.running.run import FinishedRun
+    from tfdeploy.commands.start import StartResult
     from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import TfdeployError
@@ -50,33 +49,28 @@ COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 @add_command(PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1", "plan --param lr=0.1,0.01")
 def plan(
-    words: options.Words = None,
-    hosts: options.Hosts = options.HOSTS,
-    env: options.Env = None,
+    given: options.ForRun = options.FOR_RUN,
     counts: options.With = None,
-    name: options.RunName = None,
-    param: options.Params = None,
-    random: options.Random = None,
-    repeat: options.Repeat = None,
+    search: options.Search = options.SEARCH,
     json: options.Json = False,
 ) -> None:
     """Show each task's host, port, GPUs and command, or all trials. Connects to no host, unless
-    place = "free"."""
+    [training] has workers."""
     from tfdeploy.commands.preflight.plan_warnings import (
         connection_notes,
         placeholder_notes,
         plan_warnings,
     )
+    from tfdeploy.config.overrides import parse_counts
     from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
     from tfdeploy.output.plan_output import print_plan
 
-    values = {"params": param, "random": random, "repeat": repeat}
-    given = {key: value for key, value in values.items() if value}
-    if given and counts:
+    trials = search.trial_keys() if search != options.SEARCH else None
+    if trials and counts:
         raise typer.BadParameter("--with: trials have slots; set slots_per_host in hosts.toml")
-    of_trials = load_trials(hosts, given, words, env, name) if given else None
-    intent = of_trials or load_intent(hosts, words, env, counts, name)
+    run_options = replace(given.run_options(trials), counts=parse_counts(counts or (), "--with"))
+    intent = make_intent(load_to_plan(given.hosts), run_options)
     notes = [*plan_warnings(intent), *placeholder_notes(intent)]
     notes += connection_notes(intent.inventory)
     if json:
@@ -94,19 +88,16 @@ def trust(
                       help="Trust what the hosts.toml of this run names, by its id or name.",
                       autocompletion=propose_runs)] = None,
 ) -> None:  # fmt: skip
-    """Trust the programs that hosts.toml names for the controller, and its paths outside of the
-    repository."""
+    """Trust what hosts.toml runs on its hosts, and its paths outside of the repository."""
     from tfdeploy import run as runs
     from tfdeploy.config import inventory
     from tfdeploy.output.console import Console
-    from tfdeploy.trust import sensitive_values, store
+    from tfdeploy.trust import sensitive_values, store, words
 
     trusted = runs.load(hosts, run_id).inventory if run_id else inventory.load(hosts)
-    values = sensitive_values.find(trusted)
     store.remember(trusted)
-    lines = [f"trusted for {trusted.file.parent}:", *(f"  {value}" for value in values)]
-    name = f"the record of run {run_id}" if run_id else hosts
-    Console().print_text(*(lines if values else [f"nothing in {name} needs your trust"]))
+    values = words.lines(sensitive_values.find(trusted), {})
+    Console().print_text(f"trusted for {trusted.file.parent}:", *(f"  {line}" for line in values))
 
 
 @add_command(PREPARE, "check", "check --on gpu-[01-04]", "check --network")
@@ -123,11 +114,14 @@ def check(
     """Check the framework, GPUs, ports, disk and network of every host. Starts nothing."""
     from tfdeploy.cli.questions import allow_beside_live_tasks
     from tfdeploy.commands import check as command
+    from tfdeploy.commands.intent import RunOptions
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
     from tfdeploy.output.plan_output import check_progress, print_check
 
-    intent, console = load_intent(hosts, accept_new=accept_new_host_keys), Console()
+    console = Console()
+    run_options = RunOptions(accept_new=accept_new_host_keys)
+    intent = make_intent(load_inventory(hosts), run_options)
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         if network and not yes:
@@ -164,16 +158,16 @@ def hosts(
     console = Console()
     with Fleet(inventory) as fleet:
         while True:
-            seen = command.look(fleet, chosen, unreached)
+            result = command.look(fleet, chosen, unreached)
             if json:
-                print_json_lines([seen]) if watch else print_json(seen)
+                print_json_lines([result]) if watch else print_json(result)
             else:
                 clear_screen(console) if watch else None
-                print_hosts(console, seen)
+                print_hosts(console, result)
             if not watch:
                 break
             time.sleep(LOOK_EVERY_S)
-    exit_if_failed(seen.errors)
+    exit_if_failed(result.errors)
 
 
 def _hosts_to_look_at(
@@ -199,18 +193,18 @@ def push(
     hosts: options.Hosts = options.HOSTS,
     on: options.OnHosts = None,
     accept_new_host_keys: options.AcceptNew = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    shown: options.Shown = options.SHOWN,
 ) -> None:
     """Send the source to every host, and data sets to the hosts that read them."""
     from tfdeploy.cli.watchers import shown_start
     from tfdeploy.commands import push as command
+    from tfdeploy.commands.intent import RunOptions
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import documents
-    from tfdeploy.output.console import Console
 
-    console = Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, accept_new=accept_new_host_keys)
+    console = shown.console()
+    run_options = RunOptions(accept_new=accept_new_host_keys)
+    intent = make_intent(load_inventory(hosts), run_options)
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         outcome = command.push(fleet, intent, shown_start(console), chosen)
@@ -219,71 +213,43 @@ def push(
 
 @add_command(TRAIN, "start", "start --env SEED=7 -- --lr 0.1")
 def start(
-    words: options.Words = None,
-    hosts: options.Hosts = options.HOSTS,
-    env: options.Env = None,
-    counts: options.With = None,
-    on: options.OnHosts = None,
-    name: options.RunName = None,
-    release: options.OlderRelease = None,
+    given: options.ToStart = options.TO_START,
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
-    accept_new_host_keys: options.AcceptNew = False,
-    wait: options.WaitTime = None,
-    queue: options.InQueue = False,
-    priority: options.Priority = 0,
-    share_gpus: options.ShareGpus = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    when: options.When = options.WHEN,
+    shown: options.Shown = options.SHOWN,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console
 
-    waiting = parse_queue(wait, queued=queue, priority=priority)
-    console = Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus,
-                         accept_new=accept_new_host_keys)  # fmt: skip
-    with Fleet(intent.reached, accept_new=accept_new_host_keys) as fleet:
-        started = start_and_print(fleet, intent, console, waiting, push_first=push)
+    run_options, console = given.start_options(when, push=push), shown.console()
+    intent = make_intent(load_inventory(given.hosts), run_options)
+    with Fleet(intent.reached, accept_new=run_options.accept_new) as fleet:
+        started = start_and_print(fleet, intent, console)
     console.print_document(started)
 
 
 @add_command(TRAIN, "run", "run --resilient --env SEED=7 -- --lr 0.1 --epochs 5")
 def run(
-    words: options.Words = None,
-    hosts: options.Hosts = options.HOSTS,
-    env: options.Env = None,
-    counts: options.With = None,
-    on: options.OnHosts = None,
-    name: options.RunName = None,
-    release: options.OlderRelease = None,
-    accept_new_host_keys: options.AcceptNew = False,
+    given: options.ToStart = options.TO_START,
     resilient: Annotated[bool, typer.Option("--resilient",
                          help="If a host or a supervisor is lost permanently, resume the run "
                          "without it, in the queue if others use or wait for its GPUs.")] = False,
-    wait: options.WaitTime = None,
-    queue: options.InQueue = False,
-    priority: options.Priority = 0,
-    share_gpus: options.ShareGpus = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    when: options.When = options.WHEN,
+    shown: options.Shown = options.SHOWN,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
-    if queue and resilient:
+    if when.queue and resilient:
         raise typer.BadParameter(
             "--queue returns at once and --resilient follows the run; expected --wait forever "
             "--resilient"
         )
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console
 
-    waiting = parse_queue(wait, queued=queue, priority=priority)
-    console = Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus,
-                         accept_new=accept_new_host_keys)  # fmt: skip
-    with Fleet(intent.reached, accept_new=accept_new_host_keys) as fleet:
-        started = start_and_print(fleet, intent, console, waiting, push_first=True)
-        if queue:
+    run_options, console = given.start_options(when, push=True), shown.console()
+    intent = make_intent(load_inventory(given.hosts), run_options)
+    with Fleet(intent.reached, accept_new=run_options.accept_new) as fleet:
+        started = start_and_print(fleet, intent, console)
+        if when.queue:
             console.print_document(started)
             return
         current, ended = _follow(fleet, started.run, console, resilient=resilient)
@@ -296,17 +262,15 @@ def attach(
     run: options.RunArgument = None,
     hosts: options.Hosts = options.HOSTS,
     run_id: options.RunId = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    shown: options.Shown = options.SHOWN,
 ) -> None:
     """Follow a run again; at its end stop and collect it, as `run` does."""
     from tfdeploy.cli.watchers import shown_following
-    from tfdeploy.commands.run import follow_to_end
+    from tfdeploy.commands.running.run import follow_to_end
     from tfdeploy.commands.trials import trials_of
-    from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
 
-    console = Console(for_json=json, is_quiet=quiet)
+    console = shown.console()
     attached = find_run(hosts, run or run_id)
     with open_fleet(attached) as fleet:
         try:
@@ -320,16 +284,14 @@ def attach(
     exit_with_end(console, attached, finished, finished, trials)
 
 
-def start_and_print(
-    fleet: Fleet, intent: Intent, console: Console, queue: Queue | None, *, push_first: bool
-) -> StartResult:
+def start_and_print(fleet: Fleet, intent: Intent, console: Console) -> StartResult:
     """Start a run; print that it is READY, or that its hosts will start it."""
     from tfdeploy.cli.watchers import shown_start
     from tfdeploy.commands.start import start_run
     from tfdeploy.output.run_events import print_queued, print_started
 
     watcher = shown_start(console)
-    started = start_run(fleet, intent, watcher, push_first=push_first, queue=queue)
+    started, queue = start_run(fleet, intent, watcher), intent.options.queue
     is_ready = queue is None or queue.wait_s is not None
     print_started(console, started.run) if is_ready else print_queued(console, started.run)
     return started
@@ -342,7 +304,7 @@ def _follow(
     try:
         # Within the try: the user may type Ctrl-C while these modules are imported.
         from tfdeploy.cli.watchers import shown_following
-        from tfdeploy.commands.run import follow_resiliently, follow_to_end
+        from tfdeploy.commands.running.run import follow_resiliently, follow_to_end
         from tfdeploy.output.progress import show_transfers
 
         follow = follow_resiliently if resilient else follow_to_end
@@ -364,7 +326,7 @@ def finish(
     fleet: Fleet, current_run: Run, ended: RunEnd, console: Console, *, every: bool = False
 ) -> FinishedRun:
     """Stop what is left of a run, and collect; exit at Ctrl-C with what to type next."""
-    from tfdeploy.commands import run as command
+    from tfdeploy.commands.running import run as command
     from tfdeploy.output.progress import show_transfers
 
     try:
@@ -384,9 +346,9 @@ def exit_with_end(
 ) -> NoReturn:
     """Print how the run and its trials ended, or the document with --json; exit with the run's
     code, or with 1 if a host gave no answer."""
-    from tfdeploy.output.experiment_output import print_trials
     from tfdeploy.output.results_output import print_finished
     from tfdeploy.output.run_events import print_failure
+    from tfdeploy.output.trial_table import print_trials
 
     print_finished(console, ended_run, finished)
     if trials and not console.for_json:

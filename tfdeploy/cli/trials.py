@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,22 +13,18 @@ from tfdeploy.cli.options import (
     exit_from_following,
     exit_if_failed,
     find_run,
-    load_trials,
+    load_inventory,
+    load_to_plan,
+    make_intent,
     open_fleet,
-    parse_queue,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tfdeploy.commands.following.run_follow import RunEnd
-    from tfdeploy.commands.plan import Intent
-    from tfdeploy.commands.trials import TrialsResult
+    from tfdeploy.commands.intent import Intent
+    from tfdeploy.commands.running.follow import RunEnd
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
-
-REFRESH_S = 2.0
 
 
 @add_command(
@@ -40,11 +34,8 @@ REFRESH_S = 2.0
     "trials                  # how the newest run's trials are",
 )
 def trials(
-    words: options.Words = None,
-    hosts: options.Hosts = options.HOSTS,
-    param: options.Params = None,
-    random: options.Random = None,
-    repeat: options.Repeat = None,
+    given: options.ForRun = options.FOR_RUN,
+    search: options.Search = options.SEARCH,
     objective: Annotated[str | None, typer.Option("--objective", metavar="NAME:max|min",
                          help="The scalar that says which trial is best: val_accuracy:max.")]
     = None,
@@ -57,38 +48,36 @@ def trials(
     keep: Annotated[Literal["best", "all"], typer.Option("--keep", metavar="best|all",
                     help="Fetch checkpoints and outputs of the best trial, or of all.")] = "best",
     run_id: options.RunId = None,
-    env: options.Env = None,
-    name: options.RunName = None,
     accept_new_host_keys: options.AcceptNew = False,
     wait: options.WaitTime = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    shown: options.Shown = options.SHOWN,
 ) -> None:  # fmt: skip
     """Run a training with many parameters, one in each slot of the hosts, or show their table."""
-    from tfdeploy.output.console import Console
     from tfdeploy.output.plan_output import print_plan
 
-    console = Console(for_json=json, is_quiet=quiet)
-    values = {"params": param, "random": random, "repeat": repeat, "objective": objective,
-              "stop_bad": stop_bad}  # fmt: skip
-    given = {key: value for key, value in values.items() if value}
-    if given or start or dry_run or words:
+    console, keys = shown.console(), search.trial_keys(objective, stop_bad=stop_bad)
+    if any(vars(keys).values()) or start or dry_run or given.words:
         if run_id:
             raise typer.BadParameter("--run shows a run: leave out what starts another one")
-        intent = load_trials(hosts, given, words, env, name)
+        place, accept_new = options.When(wait=wait).place(), accept_new_host_keys
+        run_options = replace(
+            given.run_options(keys), push=True, queue=place, accept_new=accept_new
+        )
+        inventory = load_to_plan(given.hosts) if dry_run else load_inventory(given.hosts)
+        intent = make_intent(inventory, run_options)
         if dry_run:
             print_plan(console, intent)
         else:
-            _run(intent, console, accept_new_host_keys, wait, every=keep == "all")
-    elif env or name or wait or keep == "all":
+            _run(intent, console, every=keep == "all")
+    elif given.env or given.name or wait or keep == "all":
         raise typer.BadParameter("add --param or --start: nothing else starts trials")
     else:
-        _show(find_run(hosts, run_id), console)
+        _show(find_run(given.hosts, run_id), console)
 
 
 def _show(run: Run, console: Console) -> None:
     from tfdeploy.commands.trials import list_trials, require_trials
-    from tfdeploy.output.experiment_output import print_trials
+    from tfdeploy.output.trial_table import print_trials
 
     require_trials(run)
     with open_fleet(run) as fleet:
@@ -97,16 +86,14 @@ def _show(run: Run, console: Console) -> None:
     exit_if_failed(result.errors)
 
 
-def _run(
-    intent: Intent, console: Console, accept_new: bool, wait: str | None, *, every: bool
-) -> None:
+def _run(intent: Intent, console: Console, *, every: bool) -> None:
     """Start the trials, follow them to their end, and fetch what they reached."""
     from tfdeploy.cli.training import exit_with_end, finish, start_and_print
     from tfdeploy.commands.trials import list_trials
     from tfdeploy.hosts.fleet import Fleet
 
-    with Fleet(intent.reached, accept_new=accept_new) as fleet:
-        run = start_and_print(fleet, intent, console, parse_queue(wait), push_first=True).run
+    with Fleet(intent.reached, accept_new=intent.options.accept_new) as fleet:
+        run = start_and_print(fleet, intent, console).run
         run, ended = _follow(fleet, run, console)
         finished = finish(fleet, run, ended, console, every=every)
         result = list_trials(fleet, run)
@@ -114,45 +101,14 @@ def _run(
 
 
 def _follow(fleet: Fleet, run: Run, console: Console) -> tuple[Run, RunEnd]:
-    """Follow the run to its end. A terminal shows the table of trials, other outputs a line for
-    each that starts."""
+    """Follow the run to its end, with a line for each trial that starts."""
     try:
         from tfdeploy.cli.watchers import shown_following
-        from tfdeploy.commands.following.run_follow import Watcher
-        from tfdeploy.commands.run import follow_to_end
+        from tfdeploy.commands.running.follow import Watcher
+        from tfdeploy.commands.running.run import follow_to_end
 
         shown = shown_following(console)
-        with _live_table(fleet, run, console) as is_live:
-            watcher = Watcher(on_lost=shown.on_lost, on_back=shown.on_back)
-            if not is_live:
-                watcher = replace(watcher, on_report=shown.on_report)
-            return follow_to_end(fleet, run, watcher, 0)
+        watcher = Watcher(shown.on_report, on_lost=shown.on_lost, on_back=shown.on_back)
+        return follow_to_end(fleet, run, watcher, 0)
     except KeyboardInterrupt:
         exit_from_following(console, run)
-
-
-@contextmanager
-def _live_table(fleet: Fleet, run: Run, console: Console) -> Iterator[bool]:
-    """Show the table in a thread; yield whether it is shown, on a terminal."""
-    from tfdeploy.commands.trials import list_trials
-    from tfdeploy.errors import TfdeployError
-    from tfdeploy.output.experiment_output import trials_progress
-
-    closed = threading.Event()
-
-    def refresh(show: Callable[[TrialsResult], None]) -> None:
-        while not closed.wait(REFRESH_S):
-            with suppress(TfdeployError):  # hosts that do not answer
-                show(list_trials(fleet, run))
-
-    with trials_progress(console) as show:
-        if not show:
-            yield False
-            return
-        thread = threading.Thread(target=refresh, args=(show,), daemon=True)
-        thread.start()
-        try:
-            yield True
-        finally:
-            closed.set()
-            thread.join(REFRESH_S)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from tfdeploy.cli.command import INTERRUPTED
-from tfdeploy.commands.following.run_follow import Watcher
-from tfdeploy.commands.push import StartWatcher
+from tfdeploy.commands.intent import StartWatcher
+from tfdeploy.commands.running.follow import Watcher
 from tfdeploy.output import plan_output, progress, results_output, run_events
 
 if TYPE_CHECKING:

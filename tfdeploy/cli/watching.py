@@ -1,8 +1,7 @@
-"""The commands about one run: status, watch, logs, collect, fetch, stop."""
+"""The commands about one run: status, logs, collect, fetch, stop."""
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -29,14 +28,13 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.logs import NewLines
     from tfdeploy.commands.stop import StopResult
-    from tfdeploy.commands.watch import Ending, WatchedRun
     from tfdeploy.errors import OutdatedRecord
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
 
-@add_command(WATCH, "status", "status --task worker --on gpu-[01-04]")
+@add_command(WATCH, "status", "status --task worker --on gpu-[01-04]", reads=True)
 def status(
     named: options.RunArgument = None,
     hosts: options.Hosts = options.HOSTS,
@@ -71,94 +69,14 @@ def status(
         raise typer.Exit(run_status.exit_code)
 
 
-@add_command(WATCH, "watch", "watch wide", "watch --json")
-def watch(
-    run: options.RunArgument = None,
-    hosts: options.Hosts = options.HOSTS,
-    run_id: options.RunId = None,
-    json: Annotated[bool, typer.Option("--json",
-                    help="Print JSON lines: one document every 5 seconds.")] = False,
-) -> None:  # fmt: skip
-    """Watch a run: tasks, CPU, memory, GPUs, training, logs. Quitting does not affect the run."""
-    end_with_reader()
-    from tfdeploy.commands.watch import Ending
-    from tfdeploy.output.console import Console
-
-    found, console = find_run(hosts, run or run_id), Console(for_json=json)
-    watched, ending = _watch(found, console, json)
-    while ending is Ending.OVER:
-        found = find_run(hosts, found.id)
-        console.print_text(f"run {found.id} was started again; watching it")
-        watched, ending = _watch(found, console, json)
-    if ending is Ending.INTERRUPTED and not watched.has_ended:
-        exit_from_following(console, found)
-    if watched.has_ended:
-        exit_if_failed(watched.errors)
-        raise typer.Exit(watched.exit_code)
-    if watched.continues:
-        console.print_text(f"run {found.id} continues. Next: tfdeploy attach {found.flags}")
-    else:
-        text = f"no host has reported how run {found.id} is. Next: tfdeploy status {found.flags}"
-        console.print_text(text)
-    exit_if_failed([host.error for host in watched.hosts.values() if host.gave_up and host.error])
-
-
-def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
-    """Watch a run as its last start has planned it."""
-    from tfdeploy.commands.watch import Ending, WatchedRun, follow_samples, started_again
-    from tfdeploy.hosts.fleet import unless_deleted
-    from tfdeploy.live.show import show
-
-    watched = WatchedRun(run)
-
-    def is_over() -> bool:
-        return watched.outdated is not None or started_again(run)
-
-    try:
-        with open_fleet(run) as fleet, follow_samples(fleet, run) as following:
-            ending = show(watched, following, console, json, is_over)
-    except KeyboardInterrupt:
-        return watched, Ending.INTERRUPTED
-    if watched.outdated:
-        raise watched.outdated
-    unless_deleted({host.name: host.error for host in watched.hosts.values()})
-    return watched, ending
-
-
-@add_command(WATCH, "metrics", "metrics --port 9464")
-def metrics(
-    run: options.RunArgument = None,
-    hosts: options.Hosts = options.HOSTS,
-    run_id: options.RunId = None,
-    port: Annotated[int | None, typer.Option("--port", metavar="PORT", min=1, max=65535,
-                    help="Serve them at http://127.0.0.1:PORT/metrics until the run has ended.")]
-        = None,
-) -> None:  # fmt: skip
-    """Print the metrics of a run for Prometheus: tasks, steps, losses, restarts, hosts, GPUs."""
-    from tfdeploy.commands.watch import WatchedRun, follow_samples
-    from tfdeploy.live.metrics import once, serve
-    from tfdeploy.output.console import Console
-
-    found, console = find_run(hosts, run or run_id), Console()
-    watched = WatchedRun(found)
-    try:
-        with open_fleet(found) as fleet, follow_samples(fleet, found) as following:
-            if port is None:
-                sys.stdout.write(once(watched, following))
-            else:
-                console.print_text(f"http://127.0.0.1:{port}/metrics has the metrics of {found.id}")
-                serve(watched, following, port)
-    except KeyboardInterrupt:  # the way in which it ends
-        raise typer.Exit from None
-    exit_if_failed(watched.errors)
-
-
 @add_command(
     WATCH,
     "logs -f",
     "logs worker:[0-3] ps:0 -n 20",
     "logs --on gpu-03",
     "logs --grep 'Error|nan' -n 20",
+    reads=True,
+    prints_lines=True,
 )
 def logs(
     tasks: options.TaskArguments = None,
@@ -207,7 +125,7 @@ def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) ->
             print_log_lines(console, new.task, new.host, new.lines)
 
 
-@add_command(RESULTS, "collect", "collect --all", "collect --task worker:1")
+@add_command(RESULTS, "collect", "collect --all", "collect --task worker:1", reads=True)
 def collect(
     named: options.RunArgument = None,
     hosts: options.Hosts = options.HOSTS,
@@ -216,17 +134,15 @@ def collect(
     on: options.OnHosts = None,
     every: Annotated[bool, typer.Option("--all",
                      help="Fetch every checkpoint, not only the newest.")] = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    shown: options.Shown = options.SHOWN,
 ) -> None:  # fmt: skip
     """Fetch the chief's newest checkpoint, outputs, events and all logs into runs/<run>/."""
     from tfdeploy.commands import collect as command
-    from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
     from tfdeploy.output.results_output import print_collected
 
     run = find_run(hosts, named or run_id)
-    console = Console(for_json=json, is_quiet=quiet)
+    console = shown.console()
     with open_fleet(run) as fleet, show_transfers(console, fleet.transfers):
         collected = command.collect_reachable(
             fleet, run, every=every, tasks=task or (), on=on or ()
@@ -236,7 +152,7 @@ def collect(
     exit_if_failed(collected.errors)
 
 
-@add_command(RESULTS, "fetch worker:1 tuner.csv", "fetch worker logs/ --on gpu-[01-04]")
+@add_command(RESULTS, "fetch worker:1 tuner.csv", "fetch worker logs/ --on gpu-[01-04]", reads=True)
 def fetch(
     task: Annotated[str, typer.Argument(metavar="TASK", help=options.TASK_HELP,
                     autocompletion=propose_tasks)],
@@ -246,17 +162,15 @@ def fetch(
     hosts: options.Hosts = options.HOSTS,
     run_id: options.RunId = None,
     on: options.OnHosts = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    shown: options.Shown = options.SHOWN,
 ) -> None:  # fmt: skip
     """Fetch any file or folder of a task into runs/<run>/fetched/<task>/."""
     from tfdeploy.commands import fetch as command
-    from tfdeploy.output.console import Console
     from tfdeploy.output.progress import show_transfers
     from tfdeploy.output.results_output import print_fetched
 
     run = find_run(hosts, run_id)
-    console = Console(for_json=json, is_quiet=quiet)
+    console = shown.console()
     with open_fleet(run) as fleet, show_transfers(console, fleet.transfers):
         fetched = command.fetch(fleet, run, task, paths, on or ())
     print_fetched(console, fetched)
@@ -283,7 +197,7 @@ def stop(
         try:
             stopped = _stop(run, open_fleet(run), console)
         except OutdatedRecord as outdated:
-            stopped = _stop_what_is_known(run, outdated, console)
+            stopped = _stop_by_own_record(run, outdated, console)
         print_stopped(console, run, stopped)
         console.print_document(stopped)
         exit_if_failed(stopped.errors)
@@ -300,18 +214,17 @@ def _stop(run: Run, fleet: Fleet, console: Console) -> StopResult:
         return stop_everywhere(fleet, run, current, partial(print_stopped_so_far, console))
 
 
-def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) -> StopResult:
-    """Stop by the controller's own record if the hosts disagree about the newer one, as after a
-    resume elsewhere that failed half way; this is among the errors. Raises `outdated` if they
-    agree."""
+def _stop_by_own_record(run: Run, outdated: OutdatedRecord, console: Console) -> StopResult:
+    """Stop by the controller's own record if the newer one is not believed, as after a resume
+    elsewhere that failed half way; this is among the errors. Raises `outdated` if it is."""
     from tfdeploy.errors import NewerRun, RunError
     from tfdeploy.hosts.fleet import Fleet
 
     try:
         take_newer_record(outdated)
-    except NewerRun:  # the run is not the one that the user means
-        raise
     except RunError as differing:
+        if isinstance(outdated, NewerRun):  # the run may not be the one that the user means
+            raise
         stopped = _stop(run, Fleet(run.inventory, version=run.agent), console)
         return replace(stopped, errors=(*stopped.errors, differing))
     raise outdated

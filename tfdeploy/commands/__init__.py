@@ -1,1 +1,1 @@
-"""What each command does, one file per command. They take and return objects and print nothing."""
+"""What each command does. They take and return objects and print nothing."""

@@ -39,7 +39,7 @@ from tfdeploy.transport import rsync
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
@@ -65,7 +65,7 @@ class CheckResult:
     notes: list[TfdeployError] = field(default_factory=list)
     """What may matter."""
     links: list[Link] = field(default_factory=list)
-    """With `--network` the measured links between hosts whose tasks talk to each other."""
+    """With `--network`, the measured links."""
 
     @property
     def by_host(self) -> Mapping[str, HostFacts]:
@@ -94,7 +94,7 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
         of_program = program.errors(intent, facts)
         _check_host(result, facts, host, launches[facts.host], of_program)
         for launch in launches[facts.host][:1]:
-            errors, notes = keras_version.problem(intent, facts, launch.env)
+            errors, notes = keras_version.problem(intent, facts, launch.process.env)
             result.errors += errors
             result.notes += notes
     _check_directories(result, fleet)

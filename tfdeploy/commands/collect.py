@@ -5,9 +5,9 @@ The modules in results/ say what is stored where: checkpoints.py, outputs.py, ev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.commands.trials import trials_of
 from tfdeploy.errors import HostError, TfdeployError, raise_all
@@ -22,9 +22,8 @@ from tfdeploy.results.checkpoints import (
     FetchedCheckpoints,
     fetch_checkpoints,
 )
-from tfdeploy.results.merged import merge_outputs
 from tfdeploy.results.outputs import Outputs, fetch_outputs, keep_all
-from tfdeploy.results.run_folder import EVENTS, disk_errors, exclusive
+from tfdeploy.results.run_folder import EVENTS, clean_up, disk_errors, exclusive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,11 +45,11 @@ class CollectResult:
     MERGED: ClassVar = {"outputs": Outputs}
 
     folder: Path
-    """The folder of its results on the controller."""
+    """The run's folder on the controller."""
     source: str
     """The folder of the checkpoints on the chief's host."""
     checkpoints: tuple[Checkpoint, ...]
-    """The checkpoints that were fetched, newest first."""
+    """The fetched checkpoints, newest first."""
     events: int
     """The number of event files that were fetched."""
     logs: int
@@ -58,13 +57,13 @@ class CollectResult:
     bad: tuple[BadCheckpoint, ...] = ()
     """The checkpoints that were skipped."""
     errors: tuple[TfdeployError, ...] = ()
-    """The errors of hosts that gave nothing, or not everything."""
+    """The errors of hosts."""
     chief_answered: bool = True
     """Whether the chief's host gave its results."""
     outputs: Outputs = field(default_factory=Outputs)
     """What tasks wrote besides these."""
     found_names: tuple[str, ...] | None = None
-    """A few names from `source`; None: it is no folder, or an older agent does not report them."""
+    """A few names from `source`; None: it is no folder."""
     flags: str = ""
     """The command line options that select the run."""
     uses_tensorflow: bool = True
@@ -122,21 +121,19 @@ def collect_reachable(
             return _fetch(agent, run, placements, keeps, every=every)
 
     with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
+        clean_up(run)
         hosts = dict.fromkeys(p.host for p in selected)
         outcomes = unless_deleted(fleet.outcomes(hosts, fetch))
-        unmerged = merge_outputs(run)
     fetched = answers_of(outcomes)
     checkpoints = fetched[chief.host].checkpoints if chief.host in fetched else None
-    return _result(
-        run,
-        checkpoints,
+    return replace(
+        _result(run, checkpoints),
         events=sum(results.events for results in fetched.values()),
         logs=sum(results.logs for results in fetched.values()),
         outputs=sum((results.outputs for results in fetched.values()), Outputs()),
         errors=(
             *errors_of(outcomes),
             *(error for results in fetched.values() for error in results.errors),
-            *unmerged,
         ),
         chief_answered=checkpoints is not None or not of_chief,
         flags=run.flags,
@@ -149,10 +146,7 @@ def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
 
     def fetch(agent: Agent) -> None:
         placements = run.plan.placements_on(agent.host)
-        parts = [*_events_parts(run, placements), _logs_part(run, placements)]
-        with disk_errors(agent, run):
-            run_parts(agent, parts)
-        raise_all(_errors_of(parts))
+        _fetch_all(agent, run, [*_events_parts(run, placements), _logs_part(run, placements)])
 
     with exclusive(run, fleet.transfers), exclusive(run, fleet.transfers, EVENTS):
         fleet.each(run.plan.hosts, fetch)
@@ -162,10 +156,7 @@ def collect_events(fleet: Fleet, run: Run) -> list[TfdeployError]:
     """Fetch events only; return the errors of hosts."""
 
     def fetch(agent: Agent) -> None:
-        parts = _events_parts(run, run.plan.placements_on(agent.host))
-        with disk_errors(agent, run):
-            run_parts(agent, parts)
-        raise_all(_errors_of(parts))
+        _fetch_all(agent, run, _events_parts(run, run.plan.placements_on(agent.host)))
 
     hosts = (p.host for p in run.plan.placements if events_and_logs.has_events(run, p))
     with exclusive(run, fleet.transfers, EVENTS):
@@ -185,7 +176,7 @@ def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
     agent = fleet.agents[chief.host]
     with exclusive(run, fleet.transfers), disk_errors(agent, run):
         outputs = run_alone(agent, lambda pipeline: fetch_outputs(pipeline, run, chief))
-    return _result(run, outputs=outputs)
+    return replace(_result(run), outputs=outputs)
 
 
 def _fetch(
@@ -203,25 +194,32 @@ def _fetch(
     events, logs = _events_parts(run, placements), _logs_part(run, placements)
     fetch = partial(fetch_outputs, run=run, keeps=keeps)
     outputs = [RoundPart(partial(fetch, placement=each)) for each in placements]
-    parts: list[RoundPart[Any]] = [*checkpoints, *events, logs, *outputs]
+    parts: list[RoundPart[object]] = [*checkpoints, *events, logs, *outputs]
     failed: list[TfdeployError] = []
     try:
         run_parts(agent, parts)
     except HostError as error:
-        if not any(part.has_result for part in parts):
+        if not any(part.results for part in parts):
             raise
         failed = [error]
     return HostResults(
-        checkpoints[0].result if checkpoints and checkpoints[0].has_result else None,
-        sum(part.result.count for part in events if part.has_result),
-        logs.result.count if logs.has_result else 0,
-        sum((part.result for part in outputs if part.has_result), Outputs()),
+        next((found for part in checkpoints for found in part.results), None),
+        sum(found.count for part in events for found in part.results),
+        sum(found.count for found in logs.results),
+        sum((found for part in outputs for found in part.results), Outputs()),
         (*_errors_of([*events, logs]), *failed),
     )
 
 
+def _fetch_all(agent: Agent, run: Run, parts: Sequence[RoundPart[Fetched]]) -> None:
+    """Fetch these parts from one host; raise the errors of all files that did not come."""
+    with disk_errors(agent, run):
+        run_parts(agent, parts)
+    raise_all(_errors_of(parts))
+
+
 def _errors_of(parts: Sequence[RoundPart[Fetched]]) -> tuple[TfdeployError, ...]:
-    return tuple(error for part in parts if part.has_result for error in part.result.errors)
+    return tuple(error for part in parts for found in part.results for error in found.errors)
 
 
 def _events_parts(run: Run, placements: Sequence[Placement]) -> list[RoundPart[Fetched]]:
@@ -236,19 +234,17 @@ def _logs_part(run: Run, placements: Sequence[Placement]) -> RoundPart[Fetched]:
     return RoundPart(partial(events_and_logs.fetch_logs, run=run, placements=placements))
 
 
-def _result(
-    run: Run, fetched: FetchedCheckpoints | None = None, events: int = 0, logs: int = 0, **more: Any
-) -> CollectResult:
+def _result(run: Run, fetched: FetchedCheckpoints | None = None) -> CollectResult:
+    """Return the result of a run of which nothing but these checkpoints was fetched."""
     found = fetched or FetchedCheckpoints("", (), (), None)
     return CollectResult(
         run.folder,
         found.source,
         found.checkpoints,
-        events,
-        logs,
+        0,
+        0,
         found.bad,
         found_names=found.found_names,
         uses_tensorflow=run.inventory.training.uses_tensorflow,
         run=run.id,
-        **more,
     )

@@ -98,14 +98,14 @@ def restore_environments(fleet: Fleet, run: Run) -> Mapping[str, str]:
 
     Raises RunError if that is necessary and the requirements have changed since its start.
     """
-    known = {host: id_ for host, id_ in run.environments.items() if host in run.plan.hosts}
-    states = _find(fleet, known)
-    new = [host for host in run.plan.hosts if host not in known]
-    lacking = [host for host in known if not states[host].built] + (new if known else [])
+    recorded = {host: id_ for host, id_ in run.environments.items() if host in run.plan.hosts}
+    states = _find(fleet, recorded)
+    new = [host for host in run.plan.hosts if host not in recorded]
+    lacking = [host for host in recorded if not states[host].built] + (new if recorded else [])
     if not lacking:
         return run.environments
     current = spec.for_hosts(run.inventory)
-    if any(current[host].id != id_ for host, id_ in known.items()):
+    if any(current[host].id != id_ for host, id_ in recorded.items()):
         raise RunError(
             f"the run's environment is not on {fold_names(lacking)}, and env.requirements has "
             "changed since the start",
@@ -149,19 +149,34 @@ def _find(fleet: Fleet, environments: Mapping[str, str]) -> dict[str, Environmen
 
 
 def _send_uv(fleet: Fleet, states: Mapping[str, EnvironmentState]) -> dict[str, str]:
-    """Send uv to the hosts that have none, if the controller's runs on them; return the release's
-    id by host. Other hosts use pip."""
+    """Send uv to the hosts that have none; return the release's id by host. Raises the errors of
+    the hosts for which the controller has none."""
     platforms: dict[tuple[str, str], list[str]] = {}
     for host, state in states.items():
         if not state.uv:
             platforms.setdefault((state.machine, state.libc), []).append(host)
     sent: dict[str, str] = {}
+    errors: list[TfdeployError] = []
     for platform, hosts in platforms.items():
-        release = wheelhouse.uv_release(*platform)
-        if release:
-            send(fleet, fleet.inventory.project, release, hosts, what="uv")
+        try:
+            release = _send_uv_of(fleet, platform, hosts)
+        except wheelhouse.NoWheels as reason:
+            words = f"it has no uv, and the controller can't send it: {reason}"
+            errors += [AgentError(host, words, "install uv on the host") for host in hosts]
+        else:
             sent |= dict.fromkeys(hosts, release.id)
+    raise_all(errors)
     return sent
+
+
+def _send_uv_of(fleet: Fleet, platform: tuple[str, str], hosts: list[str]) -> Release:
+    """Send a uv that runs on hosts of this machine and libc. Raises NoWheels, and what `send`
+    raises."""
+    with tempfile.TemporaryDirectory(prefix="tfdeploy-uv-") as folder:
+        with fleet.transfers.begin("controller", note=f"uv for {fold_names(hosts)}"):
+            release = wheelhouse.uv_release(*platform, Path(folder))
+        send(fleet, fleet.inventory.project, release, hosts, what="uv")
+        return release
 
 
 def _build_all(fleet: Fleet, specs: Specs, uv: Mapping[str, str], wheels: str = "") -> Outcomes:

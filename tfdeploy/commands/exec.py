@@ -54,7 +54,7 @@ def find_entrance(fleet: Fleet, run: Run, task: str) -> Entrance:
 def find_entrances(
     fleet: Fleet, run: Run, tasks: Sequence[str], on: Sequence[str] = ()
 ) -> tuple[list[Entrance], list[TfdeployError]]:
-    """Ask each task's host how to enter it; `fleet` must have the current version of the agent.
+    """Ask each task's host how to enter it.
 
     `tasks` and `on` are as in planning/plan.py. Return the entrances, and the errors of
     hosts that give no answer, or have no directory of their task. Raises PlanError if no task is

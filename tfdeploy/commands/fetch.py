@@ -18,7 +18,7 @@ from tfdeploy.results.outputs import Output, SkippedOutput
 from tfdeploy.results.run_folder import disk_errors, exclusive, task_request
 from tfdeploy.results.stored_results import FETCHED
 from tfdeploy.results.units import fetch_units, is_safe, local_path, parse_units
-from tfdeploy.shared.protocol.outputs import FindFiles, MissingPath, OutputUnit
+from tfdeploy.shared.protocol.outputs import FindFiles, MissingPath, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +106,7 @@ def fetched_folder(run: Run, placement: Placement) -> OwnFolder:
     return run.open() / f"{FETCHED}/{placement.task.file_name}"
 
 
-def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) -> list[OutputUnit]:
+def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) -> list[Unit]:
     request = FindFiles(**task_request(run, placement), names=[*paths])
     answer = agent.ask(request, HOLD_TIMEOUT_S)
     if answer.missing:

@@ -15,13 +15,10 @@ if TYPE_CHECKING:
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
 
-TIMEOUT_S = 60.0  # nvidia-smi may hang for 30 s
-
 
 @dataclass(frozen=True)
 class SeenHost:
-    """A host, what it has, and who uses it; if it did not answer, everything but its name is
-    null."""
+    """A host, what it has, and who uses it; null without an answer."""
 
     MERGED: ClassVar = {"state": HostState}
 
@@ -54,9 +51,9 @@ class SeenHosts:
 
 def look(fleet: Fleet, hosts: Sequence[str], unreached: Sequence[TfdeployError]) -> SeenHosts:
     """Ask each host; `unreached` are the errors of further ones. Raises nothing."""
-    answers = fleet.outcomes(hosts, lambda agent: agent.ask(LookAtHost(), TIMEOUT_S))
+    answers = fleet.outcomes(hosts, lambda agent: agent.ask(LookAtHost()))
     states = answers_of(answers)
-    seen = [SeenHost(host, states.get(host)) for host in answers]
-    seen += [SeenHost(error.names[-1], None) for error in unreached if error.names]
-    in_order = sorted(seen, key=lambda each: each.order)
+    found = [SeenHost(host, states.get(host)) for host in answers]
+    found += [SeenHost(error.names[-1], None) for error in unreached if error.names]
+    in_order = sorted(found, key=lambda each: each.order)
     return SeenHosts(tuple(in_order), (*errors_of(answers), *unreached))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import secrets
@@ -120,6 +121,8 @@ def write(proposed: Draft) -> None:
     try:
         partial.write_text(proposed.text, encoding="utf-8")
         _rename_to_new(partial, file)
+        for left in file.parent.glob(f".{glob.escape(file.name)}.{'[0-9a-f]' * 8}"):
+            left.unlink(missing_ok=True)  # of an init that was killed, or is too late
     except FileExistsError:
         refuse_existing(file)
     except OSError as error:

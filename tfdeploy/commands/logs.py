@@ -36,7 +36,7 @@ class NewLines:
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line of a log: `logs` prints one such object in each line of its output."""
+    """One line of a log."""
 
     NAMES: ClassVar = {"text": "line"}
 
@@ -45,7 +45,7 @@ class LogLine:
     host: str
     """The task's host."""
     text: str
-    """The line without colors. A progress bar is its last state."""
+    """The line without colors."""
 
 
 def logs(
@@ -72,7 +72,7 @@ def logs(
     placements = plan.select_placements(run.plan, tasks, on)
     new = _Lines(on_lost if follow else None, on_back)
     with fleet.follow(
-        run, placements, logs=True, lines=lines, forever=follow, chief="", grep=grep
+        run, placements, logs=True, lines=lines, grep=grep, forever=follow, announced=False
     ) as following:
         for host, event in following.events():
             new.dispatch(host, event)

@@ -5,150 +5,26 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
+from tfdeploy.commands.intent import AS_IT_IS, Intent
 from tfdeploy.commands.preflight import scripts
-from tfdeploy.errors import PlanError, prefix_plan_errors
-from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.planning import checks, frameworks, launch, placing, roles
+from tfdeploy.errors import prefix_plan_errors
+from tfdeploy.planning import checks, frameworks, placing, roles
 from tfdeploy.planning.plan import select_hosts
 from tfdeploy.planning.replanning import describe, with_counts
-from tfdeploy.planning.roles import RunNames
 from tfdeploy.release import by_products, gitignore, snapshot
 from tfdeploy.release.snapshot import Release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from tfdeploy.commands.intent import RunOptions
     from tfdeploy.config.inventory import Host, Inventory, Training
     from tfdeploy.environments.spec import EnvironmentSpec
-    from tfdeploy.planning.plan import Placement, Plan
-    from tfdeploy.release.modules import Module
-    from tfdeploy.shared.records import Launch
-
-SET_AT_START = "(set at start)"
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """What the command line says about one run.
-
-    `name` is the user's name for it, "" for none. `words` are those that it adds to the command.
-    `counts` are other numbers of ps and workers, by their keys in hosts.toml. `release` is the id
-    of an older release to start; None means the source as it is now.
-    """
-
-    name: str = ""
-    words: tuple[str, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    release: str | None = None
-
-
-@dataclass(frozen=True)
-class Intent:
-    """What `push` and `start` are going to do, as far as it is known without asking a host.
-
-    `data` maps the place of each data set to its release, `environments` each host to its Python
-    environment, if hosts.toml has [env]. The files of an older release are only on the hosts: its
-    `release` has an id and no files. `has_own_imports` is whether hosts.toml says what `check`
-    imports. `placed` says why these hosts were chosen of `all_hosts`, if place = "free".
-    """
-
-    __repr__ = short_repr
-
-    inventory: Inventory = field(repr=False)
-    plan: Plan
-    release: Release
-    data: Mapping[str, Release]
-    environments: Mapping[str, EnvironmentSpec]
-    options: RunOptions = field(default_factory=RunOptions)
-    has_own_imports: bool = False
-    placed: str = ""
-    all_hosts: Inventory | None = field(default=None, repr=False)
-
-    @property
-    def reached(self) -> Inventory:
-        """Return the hosts that a start may use: all, if it looks again which ones are free."""
-        return self.all_hosts or self.inventory
-
-    @property
-    def data_ids(self) -> dict[str, str]:
-        return {place: release.id for place, release in self.data.items()}
-
-    @property
-    def environment_ids(self) -> dict[str, str]:
-        return {host: spec.id for host, spec in self.environments.items()}
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Return the hosts of the inventory, with those that run no task."""
-        return tuple(host.name for host in self.inventory.hosts)
-
-    def hosts_on(self, on: Sequence[str]) -> tuple[str, ...]:
-        """Return the hosts that these names select; without names, all. Raises PlanError."""
-        try:
-            return select_hosts(self.hosts, on)
-        except PlanError as error:
-            if not self.placed:
-                raise
-            raise PlanError(f"{error.message} among those with tasks", self.placed) from None
-
-    @cached_property
-    def modules(self) -> dict[str, Module]:
-        """Return the scripts that the commands run, and the user's modules that they import, by
-        their paths; none of an older release."""
-        from tfdeploy.release import modules
-
-        has = self.release.manifest.__contains__
-        scripts = filter(has, frameworks.scripts(self.inventory.training))
-        return modules.read(self.release.root, scripts, has)
-
-    def launches(self) -> tuple[Launch, ...]:
-        """Return what will be started, except for the run's id, the secrets and the tasks'
-        directories."""
-        return self._launches(self.plan.placements)
-
-    def examples(self) -> tuple[Launch, ...]:
-        """Return the chief's launch, and that of the first task of each other job. The others of a
-        job differ in their index, host, port and GPUs, and in what their hosts set: variables, the
-        Python and the environment."""
-        chief = self.plan.chief
-        first = {p.task.job: p for p in reversed(self.plan.placements)}
-        return self._launches([*{**first, chief.task.job: chief}.values()])
-
-    def _launches(self, placements: Sequence[Placement]) -> tuple[Launch, ...]:
-        names = self.names
-        secrets = dict.fromkeys(self.inventory.training.secrets, SET_AT_START)
-        launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets, placements)
-        has_trials = bool(self.inventory.trials.points)
-        examples = (each.of_trial(0) if has_trials else each for each in launches)
-        return tuple(each.in_directory(SET_AT_START) for each in examples)
-
-    @property
-    def names(self) -> RunNames:
-        return RunNames(
-            SET_AT_START,
-            self.release.id,
-            self.options.name,
-            data=self.data_ids,
-            environments=self.environment_ids,
-        )
-
-    @property
-    def notified(self) -> dict[str, tuple[str, ...]]:
-        """Return the commands and URLs of [notify], by their keys."""
-        notify = self.inventory.notify
-        values = {key: getattr(notify, key) for key in notify.key_names()}
-        return {key: value for key, value in values.items() if value is not None}
-
-    def readers(self, place: str) -> list[str]:
-        """Return the hosts that get a data set: those of its tasks, and the spare hosts."""
-        spares = [host.name for host in self.inventory.hosts if host.spare]
-        return [*readers(self.inventory, self.plan, place), *spares]
+    from tfdeploy.planning.plan import Plan
 
 
 def with_hosts(inventory: Inventory, names: Sequence[str]) -> Inventory:
@@ -158,39 +34,40 @@ def with_hosts(inventory: Inventory, names: Sequence[str]) -> Inventory:
     return inventory.copy_with({"hosts": hosts})
 
 
-def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent:
+def plan_all(inventory: Inventory, options: RunOptions = AS_IT_IS) -> Intent:
     """Place the tasks on hosts and read the source tree and the data sets. Raises PlanError.
 
     Every host of the intent's inventory has its address, resolved by SSH's configuration.
     """
-    addresses, file = _addresses(inventory), inventory.file.name
-    with prefix_plan_errors(describe(options.counts) or file):
-        inventory = with_counts(inventory, options.counts)
+    address_of, file = addresses(inventory), inventory.file.name
+    if options.counts:
+        with prefix_plan_errors(describe(options.counts)):
+            inventory = with_counts(inventory, options.counts)
     with prefix_plan_errors(file):
-        placed = placing.make_plan(inventory, addresses)
+        placed = placing.make_plan(inventory, address_of)
         checks.check_chief(inventory.training, placed)
         checks.check_orphan_timeout(inventory.training, placed)
-    checks.check_words(inventory.training, placed, options.words)
+    if options.words:
+        checks.check_words(inventory.training, placed, options.words)
     with prefix_plan_errors(file):
-        older = Release(options.release or "", inventory.source_root, {}, {})
+        older = Release(options.release, inventory.source_root, {}, {})
         source = older if options.release else _checked_source(inventory, placed)
         data = {place: data_release(inventory, place) for place in inventory.data}
-        hosts = (h.copy_with({"address": addresses[h.name]}) for h in inventory.hosts)
+        hosts = (h.copy_with({"address": address_of[h.name]}) for h in inventory.hosts)
         changed = {"hosts": tuple(hosts), "training": _with_defaults_of_scripts(inventory)}
         resolved = inventory.copy_with(changed)
-        environments = _environments(resolved)
+        environments = _environments(resolved) if resolved.env else {}
     has_own = "imports" in inventory.training.given
     intent = Intent(resolved, placed, source, data, environments, options, has_own)
     # An unknown {field} is found now, not after the push.
-    roles.check_word_fields(resolved, placed, intent.names, options.words)
+    if options.words:
+        roles.check_word_fields(resolved, placed, intent.names, options.words)
     with prefix_plan_errors(file):
         intent.examples()
     return intent
 
 
 def _environments(inventory: Inventory) -> dict[str, EnvironmentSpec]:
-    if not inventory.env:
-        return {}
     from tfdeploy.environments import spec
 
     return spec.for_hosts(inventory)
@@ -199,8 +76,10 @@ def _environments(inventory: Inventory) -> dict[str, EnvironmentSpec]:
 def _checked_source(inventory: Inventory, placed: Plan) -> Release:
     source = source_release(inventory)
     scripts.check_scripts(inventory, source)
-    checks.check_files(inventory, source.manifest)
-    checks.check_data(inventory, placed, source.manifest)
+    if inventory.training.role_files:
+        checks.check_files(inventory, source.manifest)
+    if inventory.data:
+        checks.check_data(inventory, placed, source.manifest)
     return source
 
 
@@ -210,7 +89,7 @@ def _with_defaults_of_scripts(inventory: Inventory) -> Training:
     training, texts = inventory.training, _script_texts(inventory)
     found = frameworks.imports_in(texts, training)
     imports = training.imports if "imports" in training.given else found
-    changed: dict[str, Any] = {} if imports == training.imports else {"imports": imports}
+    changed: dict[str, object] = {} if imports == training.imports else {"imports": imports}
     if training.ends_with is None and frameworks.has_waiting_workers(texts):
         changed["ends_with"] = "chief"
     return training.copy_with(changed)
@@ -236,12 +115,6 @@ def data_release(inventory: Inventory, place: str) -> Release:
     return snapshot.take_data_set(place, root, data_set.exclude, data_set.compare)
 
 
-def readers(inventory: Inventory, plan: Plan, place: str) -> list[str]:
-    """Return the hosts whose tasks read a data set."""
-    jobs = inventory.data[place].jobs
-    return list(dict.fromkeys(p.host for p in plan.placements if p.task.job in jobs))
-
-
 def address(host: Host, inventory: Inventory) -> str:
     """Return the address at which other hosts reach this one: the key `address`, else the host name
     that SSH connects to."""
@@ -257,7 +130,7 @@ def _own_address(host: Host) -> str:
     return host.address or host.hostname or ("" if host.uses_ssh else "127.0.0.1")
 
 
-def _addresses(inventory: Inventory) -> dict[str, str]:
+def addresses(inventory: Inventory) -> dict[str, str]:
     """Return the address of each host. Threads, because each may need a call of `ssh -G`."""
     found = {host.name: _own_address(host) for host in inventory.hosts}
     unknown = [host for host in inventory.hosts if not found[host.name]]
@@ -288,7 +161,7 @@ def _excluded(inventory: Inventory) -> tuple[str, ...]:
     local = (Path(host.root).expanduser() for host in inventory.hosts if host.is_local)
     own = (inventory.file.parent.resolve() / runs.FOLDER, *(folder.resolve() for folder in local))
     folders = (f"{gitignore.literal(f.relative_to(root))}/" for f in own if f.is_relative_to(root))
-    data = (gitignore.literal(path) for path in _data_in_source(inventory))
+    data = map(gitignore.literal, _data_in_source(inventory) if inventory.data else ())
     files = {inventory.file, inventory.file.resolve(), *_other_hosts_files(inventory)}
     hosts = (gitignore.literal(f.relative_to(root)) for f in files if f.is_relative_to(root))
     notebooks = (f"!{gitignore.literal(path)}" for path in frameworks.notebooks(inventory.training))

@@ -3,6 +3,7 @@ controller."""
 
 from __future__ import annotations
 
+import os
 import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from tfdeploy.errors import AgentError, RunError, TfdeployError
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import answers_of, errors_of
+from tfdeploy.run import by_age
 from tfdeploy.shared.protocol.releases import data_set_name
 from tfdeploy.shared.protocol.runs import Remove, Removed
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from tfdeploy.results.stored_results import StoredResult
     from tfdeploy.shared.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
 
-TIMEOUT_S = 600.0
+REMOVE_TIMEOUT_S = 600.0  # environments have hundreds of thousands of files
 BUILD_S = 3600.0  # what was pushed or built less than this ago may be needed by a start
 MAX_LISTED = 10  # results of a folder that are named one by one
 
@@ -81,7 +83,7 @@ def choose_removals(
     of which they were built.
     """
     runs = [run for disk in disks.values() for run in disk.runs]
-    ids = sorted({run.run for run in filter(is_run, runs)}, reverse=True)
+    ids = by_age({run.run for run in filter(is_run, runs)})[::-1]
     live = {run.run for run in runs if run.live}
     old_ids = set() if unanswered else {*ids[keep_runs:]} - live
     used = [{run.release, *run.data} for run in runs if run.run not in old_ids]
@@ -118,8 +120,8 @@ def _needed_wheels(
     """Return the wheels of environments that stay, and those for which one may be being built."""
     found = {r.release for d in disks.values() for r in d.releases
              if is_wheels(r.release) and r.age_s < BUILD_S}  # fmt: skip
-    kept = (e for h, d in disks.items() for e in d.environments if e not in unused[h])
-    return found | {environment.wheels for environment in kept}
+    others = (e for h, d in disks.items() for e in d.environments if e not in unused[h])
+    return found | {environment.wheels for environment in others}
 
 
 def results_only_on_hosts(
@@ -188,8 +190,10 @@ def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneR
             by=_who("prune"),
             launches={run.run: run.launch for run in removal.runs},
         )
-        return agent.ask(request, TIMEOUT_S)
+        return agent.ask(request, REMOVE_TIMEOUT_S)
 
+    if any(removal.runs for removal in removals.values()):
+        os.sync()  # results that were just collected may be in this machine's memory only
     # A host removes the releases of a store only after the others have removed the runs that use
     # them.
     first = [host for host, each in removals.items() if not each.releases and not each.environments]
@@ -205,10 +209,12 @@ def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneR
     return PruneResult(freed, (*errors_of(outcomes), *not_deleted))
 
 
-def remove_run(fleet: Fleet, project: str, run: str, hosts: Iterable[str]) -> None:
-    """Delete one run that has ended. Raises nothing: a later `prune` deletes what stayed."""
-    request = Remove(project, [run], [], [], by=_who("sweep"))
-    fleet.outcomes(hosts, lambda agent: agent.ask(request, TIMEOUT_S))
+def remove_run(fleet: Fleet, project: str, run: str, hosts: Iterable[str], command: str) -> None:
+    """Delete one run that has ended, for the command of this name. Raises nothing: a later `prune`
+    deletes what stayed."""
+    os.sync()  # as in `prune`
+    request = Remove(project, [run], [], [], by=_who(command))
+    fleet.outcomes(hosts, lambda agent: agent.ask(request, REMOVE_TIMEOUT_S))
 
 
 def _who(command: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.environments import build_environments
+from tfdeploy.commands.intent import UNWATCHED
 from tfdeploy.commands.preflight.plan_warnings import placeholder_notes
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.hostlist import fold_names
@@ -15,50 +14,17 @@ from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Mapping, Sequence
 
-    from tfdeploy.commands.environments import BuildResult
-    from tfdeploy.commands.following.launching import Waiting
-    from tfdeploy.commands.plan import Intent
-    from tfdeploy.errors import TfdeployError
-    from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.commands.intent import Intent, Outcome, StartWatcher
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.shared.protocol.releases import ReleaseState
-    from tfdeploy.shared.records import TaskReport
-
-Outcome = dict[str, dict[str, bool]]
-"""The result of `send` for each release, by its id: was it sent to a host, or already there?"""
-
-
-@dataclass(frozen=True)
-class StartWatcher:
-    """What a push and a start call while they go on."""
-
-    moving: Callable[[Transfers], AbstractContextManager[object]] = nullcontext
-    """Returns a context for the time in which releases are sent, and environments built."""
-    on_wait: Callable[[Sequence[str]], None] = lambda waiting: None
-    """Takes the hosts that take longer than the others."""
-    on_sent: Callable[[Outcome, Intent], None] = lambda outcome, intent: None
-    on_built: Callable[[BuildResult, Intent], None] = lambda built, intent: None
-    on_notes: Callable[[Sequence[TfdeployError]], None] = lambda notes: None
-    """Takes what may matter, and prevents nothing."""
-    on_report: Callable[[str, TaskReport], None] = lambda host, report: None
-    """Takes a host, and each change of the state of one of its tasks, or of its imports."""
-    starting: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Returns a context for the time in which tasks start."""
-    waiting: Waiting = lambda: nullcontext(lambda conflicts: None)
-    """Returns a context for the time in the queue; it yields a function that takes what each task
-    waits for, when that changes."""
-
-
-NOBODY = StartWatcher()
 
 
 def push(
     fleet: Fleet,
     intent: Intent,
-    watcher: StartWatcher = NOBODY,
+    watcher: StartWatcher = UNWATCHED,
     hosts: Sequence[str] | None = None,
 ) -> Outcome:
     """Send the source to every host, and each data set to the hosts that may read it, and build the

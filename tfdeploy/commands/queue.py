@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.shared.protocol.reports import ListQueue, Move, QueuedRun
+from tfdeploy.shared.records import HIGH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
-
-TIMEOUT_S = 60.0  # nvidia-smi may hang for 30 s
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,13 @@ class WaitingRun:
     run: str
     """The run's id."""
     project: str
-    """Its project; "" if its hosts hide it."""
+    """Its project, or ""."""
     user: str
     """The user of its hosts who has started it."""
-    priority: int
-    """Its priority: runs with higher ones come first."""
+    priority: str
+    """`high` or `normal`: runs with `high` come first."""
     age_s: float | None
-    """For how many seconds it has waited; null if its hosts hide it."""
+    """For how many seconds it has waited."""
     hosts: Mapping[str, str]
     """Each host on which it waits, and why."""
 
@@ -46,22 +45,22 @@ class QueueResult:
     waiting: tuple[WaitingRun, ...]
     """The runs, first come first."""
     errors: tuple[TfdeployError, ...] = ()
-    """The errors of hosts that gave no answer."""
+    """The errors of hosts."""
 
 
 def list_queue(fleet: Fleet) -> QueueResult:
     """Ask every host who waits there. Raises nothing."""
-    outcomes = fleet.outcomes(fleet.agents, lambda agent: agent.ask(ListQueue(), TIMEOUT_S))
-    by_run: dict[tuple[int, int, str, str], list[tuple[str, QueuedRun]]] = {}
+    outcomes = fleet.outcomes(fleet.agents, lambda agent: agent.ask(ListQueue()))
+    by_run: dict[tuple[bool, int, str, str], list[tuple[str, QueuedRun]]] = {}
     for host, found in answers_of(outcomes).items():
         for run in found.runs:
-            in_order = (-run.priority, run.submitted, run.run, run.user)
+            in_order = (run.priority != HIGH, run.submitted, run.run, run.user)
             by_run.setdefault(in_order, []).append((host, run))
     runs = [_together(found) for _, found in sorted(by_run.items())]
     return QueueResult(tuple(runs), tuple(errors_of(outcomes)))
 
 
-def move(fleet: Fleet, run: Run, priority: int) -> None:
+def move(fleet: Fleet, run: Run, priority: str) -> None:
     """Give a run that waits another priority; its chief's supervisor passes it on. Raises
     AgentError if the run does not wait."""
     chief = run.plan.chief

@@ -14,8 +14,9 @@ from tfdeploy import run as runs
 from tfdeploy.commands.changing import changing
 from tfdeploy.commands.collect import collect_reachable
 from tfdeploy.commands.environments import restore_environments
-from tfdeploy.commands.plan import data_release, readers, source_release
-from tfdeploy.commands.push import StartWatcher, describe_lacking
+from tfdeploy.commands.intent import StartWatcher, readers
+from tfdeploy.commands.plan import data_release, source_release
+from tfdeploy.commands.push import describe_lacking
 from tfdeploy.commands.start import launch, secret_values, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop, stop_reachable
@@ -64,8 +65,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tfdeploy.commands.following.launching import Waiting
-    from tfdeploy.commands.start import Queue
+    from tfdeploy.commands.intent import Queue, Waiting
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.byte_progress import Transfers
@@ -89,16 +89,16 @@ class ResumeResult:
 
     run: Run
     source: checkpoint_copies.CheckpointCopy | None
-    """The checkpoint from which the run continues; null if there is none."""
+    """The checkpoint from which the run continues."""
     files: tuple[str, ...]
-    """The paths of the other files that the chief's script finds."""
+    """The other files that the chief's script finds."""
     stopped: StopResult
     stop_s: float
     """The seconds until everything had stopped."""
     start_s: float
-    """The seconds from then until every task was READY."""
+    """The seconds until every task was READY."""
     left_running: tuple[TfdeployError, ...] = ()
-    """The tasks that may still run on hosts that were left out."""
+    """Tasks that may still run on hosts that were left out."""
 
 
 @dataclass(frozen=True)
@@ -151,31 +151,46 @@ def resume(
         Fleet(inventory, transfers=transfers, cancel=cancel) as fleet,
     ):
         _refuse_if_not_needed(old_fleet, old, remaining, changes)
-        new = _plan_again(fleet, inventory, old, on_other_hosts=bool(without))
-        _send_releases(fleet, new)
-        new = replace(new, environments=restore_environments(fleet, new))
-        if not queue:
-            _refuse_awaited(fleet, new, changes)
-        _say_edits(old, changes)
+        new = _prepare(fleet, inventory, old, changes, queues=queue is not None)
+        # When the tasks have started, a stop finds them: nobody waits until they are READY.
+        watcher = StartWatcher(
+            on_report=on_report, waiting=waiting, on_notes=lambda notes: release()
+        )
         # Everything that can be refused was refused by now, while the run is as it was.
-        started_at = time.monotonic()
-        left_out = _begin_to_stop(old_fleet, _restrict(old, new.left_out))
-        with _named(left_out):
-            with old_fleet.cancellation.delayed():
-                stopped = stop(old_fleet, remaining, silent=True)
-            stop_s = time.monotonic() - started_at
-            _collect_removed(old_fleet, old, new)
-            source = handover.hand_over_checkpoint(fleet, old, new)
-            files = tuple(handover.hand_over_outputs(fleet, old, new))
-            # When the tasks have started, a stop finds them: nobody waits until they are READY.
-            watcher = StartWatcher(
-                on_report=on_report, waiting=waiting, on_notes=lambda notes: release()
-            )
-            resumed = launch(fleet, new, watcher, queue)
-        start_s = time.monotonic() - started_at - stop_s
-        still_running = left_out()
-        times = (round(stop_s, 3), round(start_s, 3))
-        return ResumeResult(resumed, source, files, stopped, *times, still_running)
+        return _start_again(old_fleet, old, fleet, new, partial(launch, fleet, new, watcher, queue))
+
+
+def _prepare(
+    fleet: Fleet, inventory: Inventory, old: Run, changes: Changes, *, queues: bool
+) -> Run:
+    """Return the run as it will be started again, after its hosts got what it needs and everything
+    was refused that can be."""
+    new = _plan_again(fleet, inventory, old, on_other_hosts=bool(changes.without))
+    _send_releases(fleet, new)
+    new = replace(new, environments=restore_environments(fleet, new))
+    if not queues:
+        _refuse_awaited(fleet, new, changes)
+    _say_edits(old, changes)
+    return new
+
+
+def _start_again(
+    old_fleet: Fleet, old: Run, fleet: Fleet, new: Run, start: Callable[[], Run]
+) -> ResumeResult:
+    """Stop what is left of the run, bring what it continues from to its chief, and start it."""
+    remaining = _restrict(old, [host.name for host in new.inventory.hosts])
+    started_at = time.monotonic()
+    left_out = _begin_to_stop(old_fleet, _restrict(old, new.left_out))
+    with _named(left_out):
+        with old_fleet.cancellation.delayed():
+            stopped = stop(old_fleet, remaining, silent=True)
+        stop_s = time.monotonic() - started_at
+        _collect_removed(old_fleet, old, new)
+        source = handover.hand_over_checkpoint(fleet, old, new)
+        files = tuple(handover.hand_over_outputs(fleet, old, new))
+        resumed = start()
+    times = (round(stop_s, 3), round(time.monotonic() - started_at - stop_s, 3))
+    return ResumeResult(resumed, source, files, stopped, *times, left_out())
 
 
 def _expand_hosts(without: Sequence[str]) -> list[str]:
@@ -201,8 +216,8 @@ def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
     """Return the inventory with other numbers of tasks, and no more replicas than other hosts."""
     if not changes.counts:
         return inventory
-    known = {host.name for host in inventory.hosts}
-    added = tuple(host for host in changes.on if host.name not in known)
+    present = {host.name for host in inventory.hosts}
+    added = tuple(host for host in changes.on if host.name not in present)
     if added:
         placing.refuse_loopback(inventory.hosts)
     larger = inventory.copy_with({"hosts": (*inventory.hosts, *added)})
@@ -272,11 +287,11 @@ def _collect_removed(fleet: Fleet, old: Run, new: Run) -> None:
     """Fetch the results of tasks that the run will not have any more where they are, on hosts that
     stay: its record does not name them then. The chief's are handed over, those of trials are not
     fetched of each slot."""
-    kept = {(p.task, p.host) for p in new.plan.placements}
+    remaining = {(p.task, p.host) for p in new.plan.placements}
     removed = [
         str(p.task)
         for p in old.plan.placements
-        if p != old.plan.chief and p.host not in new.left_out and (p.task, p.host) not in kept
+        if p != old.plan.chief and p.host not in new.left_out and (p.task, p.host) not in remaining
     ]
     if not removed or old.inventory.trials.points:
         return

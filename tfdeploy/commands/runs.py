@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import answers_of, errors_of
 from tfdeploy.results.outputs import SavedElsewhere
 from tfdeploy.results.stored_results import StoredResult, stored_results
-from tfdeploy.run import FOLDER, ID, open_runs, run_ids, run_json
+from tfdeploy.run import FOLDER, ID, by_age, open_runs, run_ids, run_json
 from tfdeploy.shared.outcome import RUNNING, RunResult, outcome_of
 from tfdeploy.shared.protocol.runs import (
     DiskUse,
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.shared.outcome import Ended
 
-TIMEOUT_S = 300.0
+DISK_TIMEOUT_S = 300.0  # the agent looks at each file of all runs and releases
 
 
 @dataclass(frozen=True)
 class HostDisk:
-    """What one host stores of the project. What hosts share is counted on the first of them."""
+    """What one host stores of the project; what hosts share counts on the first."""
 
     KEYS = ("releases", "environments", "left_bytes", "used_bytes", "free_bytes", "total_bytes")
 
@@ -98,15 +98,15 @@ class RunSummary:
     results: int = 0
     """The number of files that it has written."""
     results_collected: int = 0
-    """The number of those of which every version that a host has is on the controller."""
+    """How many of them are on the controller in every version."""
     elsewhere: tuple[SavedElsewhere, ...] = ()
-    """What it has written outside of its folder, and `fetch` has not fetched."""
+    """What it wrote elsewhere and was not fetched."""
     release: str = ""
     """The id of its release."""
     name: str = ""
-    """The name of --name; "" if it has none, or no record on the controller."""
+    """The name of --name, or ""."""
     words: tuple[str, ...] = ()
-    """The words that the command line added, if its record is on the controller."""
+    """The words that the command line added."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def runs(fleet: Fleet, inventory: Inventory) -> ProjectRuns:
     base, own = inventory.file.parent / FOLDER, open_runs(inventory.file.parent)
 
     def ask(agent: Agent) -> HostDisk:
-        disk = _parse_disk(agent.ask(MeasureDisk(inventory.project), TIMEOUT_S))
+        disk = _parse_disk(agent.ask(MeasureDisk(inventory.project), DISK_TIMEOUT_S))
         ids = [run.run for run in disk.runs if is_run(run)]
         return replace(disk, results=stored_results(agent, inventory.project, ids, own))
 
@@ -159,7 +159,7 @@ def summarize_runs(disks: Mapping[str, HostDisk], base: Path) -> tuple[RunSummar
             [result for result in found if result.run == run_id],
             recorded=run_id in recorded,
         )
-        for run_id in sorted(parts, reverse=True)
+        for run_id in reversed(by_age(parts))
     )
 
 
@@ -209,6 +209,7 @@ def _summarize(
     only_on_hosts = {(r.task, r.path) for r in results if not (r.outside or r.collected)}
     outside = [result for result in results if result.outside and not result.collected]
     needed = sorted({task for run in current for task in run.needed})
+    name, words = _read_labels(folder)
     return RunSummary(
         id=folder.name,
         result=run_result(tasks, chief, needed),
@@ -222,14 +223,15 @@ def _summarize(
         results_collected=len(in_folder - only_on_hosts),
         elsewhere=tuple(SavedElsewhere(r.task, r.host, r.path, exists=True) for r in outside),
         release=newest_last[-1].release,
-        **_read_labels(folder),
+        name=name,
+        words=words,
     )
 
 
-def _read_labels(folder: Path) -> dict[str, Any]:
+def _read_labels(folder: Path) -> tuple[str, tuple[str, ...]]:
     """Return the name of a run and its words, if its record is on the controller."""
     try:
         record = run_json(folder)
     except (OSError, ValueError, RunError):
-        return {}
-    return {"name": record["name"], "words": tuple(record["words"])}
+        return "", ()
+    return record["name"], tuple(record["words"])

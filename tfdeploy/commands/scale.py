@@ -69,12 +69,12 @@ def scale(
 def hosts_for(run: Run, patterns: Sequence[str], load: Callable[[], Inventory]) -> list[Host]:
     """Return the hosts that `--on` names: those of the run, or else of hosts.toml, which `load`
     reads. Raises PlanError as `select_hosts` does."""
-    known = {host.name: host for host in run.inventory.hosts}
+    hosts = {host.name: host for host in run.inventory.hosts}
     if patterns:
         with suppress(PlanError):
-            return [known[name] for name in select_hosts(known, patterns)]
-        known = _idle_hosts(load()) | known
-        return [known[name] for name in select_hosts(known, patterns)]
+            return [hosts[name] for name in select_hosts(hosts, patterns)]
+        hosts = _idle_hosts(load()) | hosts
+        return [hosts[name] for name in select_hosts(hosts, patterns)]
     return []
 
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, ClassVar
 from tfdeploy import run as runs
 from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.environments import require_environments
-from tfdeploy.commands.following.launching import Launching, wait_until_ready
-from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.free_hosts import plan_on_free
+from tfdeploy.commands.intent import UNWATCHED, StartWatcher
+from tfdeploy.commands.launching.hosts import Launching
+from tfdeploy.commands.launching.reachability import check_reachability
+from tfdeploy.commands.launching.readiness import wait_until_ready
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
-from tfdeploy.commands.preflight.reachability import check_reachability
-from tfdeploy.commands.push import NOBODY, StartWatcher, push, refuse_missing_release
+from tfdeploy.commands.push import push, refuse_missing_release
+from tfdeploy.commands.signals import delay_signals
 from tfdeploy.commands.stop import stop
 from tfdeploy.config import AUTO_PORTS, edits
 from tfdeploy.errors import (
@@ -38,11 +40,12 @@ from tfdeploy.planning.versions import differences
 from tfdeploy.release import git
 from tfdeploy.shared.protocol.preflight import Ports
 from tfdeploy.shared.protocol.runs import ForgetRecord
+from tfdeploy.shared.records import QueuePlace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent, Queue
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
@@ -53,18 +56,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Queue:
-    """How a run waits in the queue of its hosts: this command waits with it for up to `wait_s`
-    seconds, or not at all (None). Of several runs, one with a higher `priority` comes first."""
-
-    wait_s: float | None = None
-    priority: int = 0
-
-
-@dataclass(frozen=True)
 class StartResult:
-    """The run that has started: every task has been READY, or has succeeded already; or the run
-    that waits in the queue of its hosts."""
+    """The run that has started, or that waits in the queue."""
 
     __repr__ = short_repr
     NAMES: ClassVar = {"warnings": "notes"}
@@ -75,46 +68,37 @@ class StartResult:
     """What may matter and prevents nothing."""
 
 
-def start_run(
-    fleet: Fleet,
-    intent: Intent,
-    watcher: StartWatcher,
-    *,
-    push_first: bool = False,
-    queue: Queue | None = None,
-) -> StartResult:
+def start_run(fleet: Fleet, intent: Intent, watcher: StartWatcher) -> StartResult:
     """Check what can be refused without a host's help, push if that is wanted, start the tasks, and
     wait until every one is READY.
 
-    With `queue`, its hosts start the run when it is its turn. With place = "free" the release is
-    always pushed; if another start was faster, look once more which hosts are free. Raises what
-    went wrong on any host or task (HostError, TaskFailed, TaskNotReady), after everything was
-    stopped again.
+    With a queue, its hosts start the run when it is its turn. With `workers` in [training] the
+    release is always pushed; if another start was faster, look once more which hosts are free.
+    Raises what went wrong on any host or task (HostError, TaskFailed, TaskNotReady), after
+    everything was stopped again.
     """
     if not intent.all_hosts:
-        return _start(fleet, intent, watcher, push_first=push_first, queue=queue)
+        return _start(fleet, intent, watcher, push_first=intent.options.push)
     try:
-        return _start(fleet, intent, watcher, push_first=True, queue=queue)
+        return _start(fleet, intent, watcher, push_first=True)
     except TfdeployError as error:
         is_conflict = any(isinstance(each, LeaseConflict) for each in individual_errors(error))
         if not (is_conflict and _are_refusals(error)):  # else it may still have tasks
             raise
     again = plan_on_free(fleet, intent.all_hosts, intent.options)
-    return _start(fleet, again, watcher, push_first=True, queue=queue)
+    return _start(fleet, again, watcher, push_first=True)
 
 
-def _start(
-    fleet: Fleet, intent: Intent, watcher: StartWatcher, *, push_first: bool, queue: Queue | None
-) -> StartResult:
+def _start(fleet: Fleet, intent: Intent, watcher: StartWatcher, *, push_first: bool) -> StartResult:
     secret_values(intent.inventory)
     warnings = tuple(plan_warnings(intent))
     watcher.on_notes(warnings)
     if push_first:
         push(fleet, intent, watcher)
     with watcher.starting():
-        require_environments(fleet, intent.plan, intent.environment_ids)
-        planned = plan_run(fleet, intent)
-        run = launch(fleet, planned, watcher, queue)
+        if intent.environment_ids:
+            require_environments(fleet, intent.plan, intent.environment_ids)
+        run = launch(fleet, plan_run(fleet, intent), watcher, intent.options.queue)
     return StartResult(run, warnings)
 
 
@@ -122,9 +106,11 @@ def plan_run(fleet: Fleet, intent: Intent) -> Run:
     """Return the run for an intent, with ports that are free now. Nothing is started."""
     if intent.options.release:
         refuse_missing_release(fleet, intent)
-    inventory = with_free_ports(fleet, intent.inventory, intent.plan)
-    plan = placing.make_plan_from_addresses(inventory)
-    auto = tuple(host.name for host in intent.inventory.hosts if host.ports == AUTO_PORTS)
+    inventory, plan = intent.inventory, intent.plan
+    auto = tuple(host.name for host in inventory.hosts if host.ports == AUTO_PORTS)
+    if auto:
+        inventory = with_free_ports(fleet, inventory, plan)
+        plan = placing.make_plan_from_addresses(inventory)
     return runs.Run(
         runs.new_id(inventory.file.parent / runs.FOLDER),
         intent.release.id,
@@ -144,7 +130,7 @@ def plan_run(fleet: Fleet, intent: Intent) -> Run:
 def launch(
     fleet: Fleet,
     run: Run,
-    watcher: StartWatcher = NOBODY,
+    watcher: StartWatcher = UNWATCHED,
     queue: Queue | None = None,
 ) -> Run:
     """Write a planned run's record, start its tasks, and wait until every one is READY. With
@@ -158,12 +144,11 @@ def launch(
     is_new = not run.starts
     # A clock that was set back must not make a run new that is resumed.
     age_s = 0.0 if is_new else max(1.0, runs.age_s(run.id))
-    submitted, priority = 0, 0
+    turn = launches.NO_TURN
     if queue:
         run, submitted = _submit(fleet, run)
-        priority = queue.priority
-    place = (submitted, priority)
-    make = launches.maker(run.inventory, run.plan, run.names, secret, values, age_s, *place)
+        turn = QueuePlace(submitted, queue.priority)
+    make = launches.maker(run.inventory, run.plan, run.names, secret, values, age_s, turn)
 
     def launches_on(host: str) -> tuple[Launch, ...]:
         return make(run.plan.placements_on(host))
@@ -190,7 +175,7 @@ def launch(
             if turn_s is None and queue:
                 return run  # its hosts start the tasks
             with fleet.follow(
-                run, run.plan.placements, chief="", opened=launching.streams
+                run, run.plan.placements, announced=False, opened=launching.streams
             ) as following:
                 if wait_until_ready(fleet, run, following, watcher, turn_s):
                     check_reachability(fleet, run, following, watcher.on_report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.commands.following.training_history import is_healthy, slow_tasks
+from tfdeploy.commands.watching.history import is_healthy, slow_tasks
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.formatting.short_repr import short_repr
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 HEALTHY, UNHEALTHY, OVER = 0, 1, 3
 LOG_LINES = 20  # of each log that an error shows
+MAX_REASON = 4000  # characters: a host must not hide the tasks of others
 MAX_PEERS = 3  # that the reason of a waiting task names
 
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """A task and its state; if its host gave no report, everything but its place is null."""
+    """A task and its state, null without a report of its host."""
 
     __repr__ = short_repr
     MERGED: ClassVar = {"placement": Placement, "report": TaskReport}
@@ -55,7 +56,7 @@ class RunStatus:
     tasks: tuple[TaskStatus, ...]
     """The chosen tasks, in the plan's order."""
     errors: tuple[TfdeployError, ...]
-    """The errors of hosts that gave no report."""
+    """The errors of hosts."""
 
     @property
     def run_id(self) -> str:
@@ -74,12 +75,12 @@ class RunStatus:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The hosts without which it was resumed; tasks of an earlier start may still run there."""
+        """The hosts without which it was resumed."""
         return self.run.left_out
 
     @property
     def slow(self) -> list[HostError]:
-        """What is slower than the rest of the run, in sentences with figures."""
+        """What is slower than the rest of the run."""
         return slow_tasks((task.placement, task.report) for task in self.tasks)
 
     @property
@@ -90,7 +91,7 @@ class RunStatus:
 
     @property
     def result(self) -> RunResult:
-        """Whether it is running, or how it ended, as far as the chosen tasks show."""
+        """Whether it is running, or how it ended."""
         live = any(task.report and task.report.state not in ENDED for task in self.tasks)
         return RUNNING if live else self.outcome.result
 
@@ -136,7 +137,8 @@ def status(
 
     def ask(agent: Agent) -> dict[str, TaskReport]:
         reports = agent.ask(Status(run.inventory.project, run.id, tail)).tasks
-        return {report.task: report for report in reports if report.task in by_host[agent.host]}
+        own = [report for report in reports if report.task in by_host[agent.host]]
+        return {each.task: replace(each, reason=each.reason[:MAX_REASON]) for each in own}
 
     def combine(outcomes: Outcomes) -> RunStatus:
         return _combine(run, [p for p in chosen if p.host in outcomes], outcomes)
@@ -171,9 +173,9 @@ def _with_peers(run: Run, report: TaskReport, reports: Mapping[str, TaskReport])
     if report.reason or not waits_for:
         return report
     names = {str(roles.script_task(run.inventory.training, p.task)): p for p in run.plan.placements}
-    known = [names[name] for name in waits_for if name in names]
-    peers = [_describe_peer(p, reports.get(str(p.task))) for p in known[:MAX_PEERS]]
-    more = [f"{len(known) - MAX_PEERS} more"] if len(known) > MAX_PEERS else []
+    awaited = [names[name] for name in waits_for if name in names]
+    peers = [_describe_peer(p, reports.get(str(p.task))) for p in awaited[:MAX_PEERS]]
+    more = [f"{len(awaited) - MAX_PEERS} more"] if len(awaited) > MAX_PEERS else []
     reason = f"TensorFlow waits for {' and '.join([*peers, *more])}" if peers else ""
     return replace(report, reason=reason)
 

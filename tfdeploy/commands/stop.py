@@ -69,13 +69,13 @@ class StopResult:
     states: dict[str, str]
     """The state in which each task was left."""
     saved: SavedCheckpoint | None
-    """The newest checkpoint, if the chief was still training and has one."""
+    """The newest checkpoint of a chief that still trained."""
     errors: tuple[TfdeployError, ...] = ()
-    """The errors of hosts and tasks."""
+    """The errors of hosts."""
     ended_unasked: tuple[Placement, ...] = ()
     unconfirmed: tuple[Placement, ...] = ()
     others: tuple[OtherTask, ...] = ()
-    """Tasks that ran although the run's plan does not have them on these hosts."""
+    """Tasks that ran on hosts where the plan does not have them."""
     silent_hosts: tuple[str, ...] = ()
     """Hosts without a task of the plan that did not answer."""
     run: str = ""
@@ -83,12 +83,12 @@ class StopResult:
 
     @property
     def names_ended_unasked(self) -> tuple[str, ...]:
-        """Tasks on hosts that did not answer, which ended by the run's own network."""
+        """Tasks on silent hosts, which ended by the run's own network."""
         return tuple(str(placement.task) for placement in self.ended_unasked)
 
     @property
     def names_unconfirmed(self) -> tuple[str, ...]:
-        """Tasks on hosts that did not answer, which may still run."""
+        """Tasks on silent hosts, which may still run."""
         return tuple(str(placement.task) for placement in self.unconfirmed)
 
 
@@ -134,7 +134,7 @@ def stop_reachable(
     chief that saves when it ends (save_on_stop) stops first, because its last step may need the
     others.
 
-    The chief's supervisor stays until all hosts were reached: it tells the tasks on hosts that SSH
+    The chief's supervisor stays until all hosts were reached: it orders the tasks on hosts that SSH
     can't reach to end. If `silent`, it does not notify anybody, because this is not the run's end.
     """
     found, chief = _Answers(run), _chief(run)
@@ -154,7 +154,7 @@ def stop_reachable(
         _stop_tasks(fleet, to_stop, [*last, *again], report, silent=silent, linger_s=linger_s)
     )
     if chief and not found.errors and not found.chief_left:
-        _stop_tasks(fleet, to_stop, [chief], report, tells=False, silent=silent)
+        _stop_tasks(fleet, to_stop, [chief], report, informs=False, silent=silent)
     unasked = [p for p in run.plan.placements if str(p.task) not in found.states]
     if unasked:
         on_wait(found.states, [*dict.fromkeys(p.host for p in unasked)])
@@ -259,13 +259,13 @@ class _Answers:
             self.saved = self.saved or next(saved, None)
             self.errors += [_survivors(host, each) for each in outcome if each.survivors]
             self.chief_left |= any(each.left for each in outcome if each.task == chief)
-            planned = {str(p.task) for p in self._run.plan.placements_on(host)}
-            more = (each for each in outcome if each.task not in planned)
+            own = {str(p.task) for p in self._run.plan.placements_on(host)}
+            more = (each for each in outcome if each.task not in own)
             self.others += [OtherTask(each.task, host, each.state) for each in more]
 
     def live(self) -> list[TaskError]:
-        """Return an error for each task that runs after its stop: only an agent of another version,
-        or a start at the same moment, leaves one."""
+        """Return an error for each task that runs after its stop: only a start at the same moment
+        leaves one."""
         placements = self._run.plan.placements
         tasks = [(str(p.task), p.host, self.states.get(str(p.task), UNKNOWN)) for p in placements]
         tasks += [(other.task, other.host, other.state) for other in self.others]
@@ -279,12 +279,12 @@ class _Answers:
 
 def _states(run: Run, outcomes: Outcomes) -> dict[str, str]:
     """Return the states of the tasks that the plan has on the hosts that answered."""
-    planned = {(str(p.task), p.host) for p in run.plan.placements}
+    in_plan = {(str(p.task), p.host) for p in run.plan.placements}
     return {
         answer.task: answer.state
         for host, answers in answers_of(outcomes).items()
         for answer in answers
-        if (answer.task, host) in planned
+        if (answer.task, host) in in_plan
     }
 
 
@@ -298,7 +298,7 @@ def _wait_for_unasked(fleet: Fleet, run: Run, unasked: list[Placement]) -> list[
     deadline, unconfirmed = time.monotonic() + HEARTBEAT_WAIT_S, unasked
     while unconfirmed and chief not in unasked:
         try:
-            active = fleet.agents[chief.host].ask(request).going
+            active = fleet.agents[chief.host].ask(request).tasks
         except TfdeployError:
             break
         unconfirmed = [p for p in unconfirmed if str(p.task) in active]
@@ -332,20 +332,20 @@ def _stop_tasks(
     run: Run,
     placements: list[Placement],
     on_wait: Callable[[Outcomes, list[str]], None],
-    asked_later: Collection[str] = (),
+    stopped_later: Collection[str] = (),
     *,
-    tells: bool = True,
+    informs: bool = True,
     silent: bool = False,
     linger_s: float = 0.0,
 ) -> Outcomes:
     """Stop tasks; the fields of `Stop` say how. A person's stop includes all other tasks of the run
-    on each host, once the host is not `asked_later`."""
+    on each host, once the host is not `stopped_later`."""
     by_host = tasks_by_host(placements)
 
     def ask(agent: Agent) -> list[StoppedTask]:
         tasks, project = by_host[agent.host], run.inventory.project
-        others = not run.launched and agent.host not in asked_later
-        request = Stop(project, run.id, tasks, run.launched, tells, silent, linger_s, others)
+        others = not run.launched and agent.host not in stopped_later
+        request = Stop(project, run.id, tasks, run.launched, informs, silent, linger_s, others)
         timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S + linger_s
         return agent.ask(request, timeout_s).tasks
 

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.folders.own_folder import read_file
@@ -19,6 +19,7 @@ from tfdeploy.shared.trials import BAD, FAILED, SUCCEEDED, WAITING, TrialRecord,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tfdeploy.commands.intent import TrialKeys
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
@@ -40,10 +41,9 @@ class Trial:
     parameters: Mapping[str, str]
     """Its parameters."""
     state: str
-    """WAITING, RUNNING, SUCCEEDED, FAILED, BAD (ended early, because others were better), LOST or
-    INTERRUPTED."""
+    """WAITING, RUNNING, SUCCEEDED, FAILED, BAD (others were better), LOST or INTERRUPTED."""
     value: float | None = None
-    """The best value of the objective so far; null without one that is a number."""
+    """The best value of the objective so far."""
     step: int | None = None
     """The step at which it was reached."""
     seconds: float | None = None
@@ -59,8 +59,7 @@ class Trial:
     reason: str = ""
     """Why it is in this state."""
     at: float | None = None
-    """When it entered this state, in seconds since 1970 by the clock of its host, or of the host
-    that hands out trials."""
+    """When it entered this state, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,9 @@ class TrialsResult:
 
     run: Run = field(repr=False)
     trials: tuple[Trial, ...]
-    """Each trial: first those with the best values, and those that have failed last."""
+    """The trials, the best values first, the failed ones last."""
     errors: tuple[TfdeployError, ...] = ()
-    """The errors of hosts that gave no answer."""
+    """The errors of hosts."""
 
     @property
     def run_id(self) -> str:
@@ -89,7 +88,7 @@ class TrialsResult:
 
     @property
     def best(self) -> int | None:
-        """The number of the trial with the best value; null if there is none yet."""
+        """The number of the trial with the best value."""
         ended = (t for t in self.trials if t.state in (SUCCEEDED, BAD) and t.value is not None)
         return next((trial.number for trial in ended), None)
 
@@ -111,13 +110,14 @@ class TrialsResult:
         return {trial.number: trial for trial in self.trials}
 
 
-def plan_trials(inventory: Inventory, given: Mapping[str, Any]) -> Inventory:
-    """Return the inventory of a run of trials. `given` are keys of [trials] as the command line has
-    them; its parameters come besides those of hosts.toml. Raises InventoryError and PlanError."""
+def plan_trials(inventory: Inventory, keys: TrialKeys) -> Inventory:
+    """Return the inventory of a run of trials. The parameters of the command line come besides
+    those of hosts.toml. Raises InventoryError and PlanError."""
     from tfdeploy.config.overrides import override_trials
     from tfdeploy.planning.trials import parse_params, with_trials
 
-    params = {**inventory.trials.params, **parse_params(given.get("params", ()))}
+    given = {key: value for key, value in vars(keys).items() if value}
+    params = {**inventory.trials.params, **parse_params(keys.params)}
     return with_trials(override_trials(inventory, {**given, "params": params}))
 
 
@@ -146,9 +146,15 @@ def list_trials(fleet: Fleet | None, run: Run) -> TrialsResult:
     # The chief's host knows of all trials, and says last how those are that still run.
     hosts = sorted(run.plan.hosts, key=lambda host: host == chief)
     outcomes = fleet.outcomes(hosts, ask) if fleet else {}
-    answers = answers_of(outcomes).values()
-    records = newest([*_collected(run), *(record for answer in answers for record in answer)])
     hosts_of = {str(p.task): p.host for p in run.plan.placements}
+    # Another host says only how the trials of its own slots are.
+    answers = (
+        record
+        for host, records in answers_of(outcomes).items()
+        for record in records
+        if host in (chief, hosts_of.get(record.slot))
+    )
+    records = newest([*_collected(run), *answers])
     points = run.inventory.trials.points
     trials = [_trial(n, point, records.get(n), hosts_of) for n, point in enumerate(points)]
     trials.sort(key=lambda trial: _rank(trial, run.inventory.trials.goal[1]))
@@ -156,9 +162,13 @@ def list_trials(fleet: Fleet | None, run: Run) -> TrialsResult:
 
 
 def _collected(run: Run) -> Iterator[TrialRecord]:
+    chief = run.plan.chief.task.file_name
     for file in sorted((run.folder / "logs").glob("*.trials.jsonl")):
+        task = file.name.partition(".")[0]
         with suppress(OSError):
-            yield from parse_lines(TrialRecord, read_file(file, MAX_JOURNAL_BYTES))
+            for record in parse_lines(TrialRecord, read_file(file, MAX_JOURNAL_BYTES)):
+                if task in (chief, record.slot.replace(":", "-")):
+                    yield record
 
 
 def _trial(

@@ -73,7 +73,8 @@ def parse(text: str, file: Path) -> Inventory:
         lines = dict.fromkeys(f"{file}: {problem}" for problem in problems)
         raise InventoryError("\n".join(lines), "tfdeploy example shows every key")
     _refuse_one_machine_twice(hosts, file)
-    _refuse_data_in_data(written.data, file)
+    if written.data:
+        _refuse_data_in_data(written.data, file)
     keys = written.given - {"defaults", "hosts"}
     fields: dict[str, Any] = {key: getattr(written, key) for key in keys}
     return Inventory(file=file.absolute(), hosts=hosts, given=keys | {"file", "hosts"}, **fields)
@@ -81,7 +82,7 @@ def parse(text: str, file: Path) -> Inventory:
 
 def parse_record(text: str, file: Path, hosts_file: Path) -> Inventory:
     """Do as `parse` with `file`, the hosts.toml of a run's record. Relative paths are those of
-    `hosts_file`."""
+    `hosts_file`. Raises as `parse` does."""
     return parse(text, file).copy_with({"file": hosts_file.absolute()})
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         Outputs,
         Params,
         Place,
-        Places,
         PlainWord,
         Points,
         Port,
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
         Setup,
         StringList,
         Target,
-        TaskName,
         Text,
         Timeout,
         User,
@@ -198,30 +196,24 @@ class Training(Table):
     env: Environment = field(default_factory=dict)
     secrets: Variables = ()
     ready: Ready | None = None
-    ready_of: dict[TaskName, Ready] = field(default_factory=dict)
     ps: JobTraining = JobTraining()
     worker: JobTraining = JobTraining()
     chief: JobTraining = JobTraining()
     evaluator: JobTraining = JobTraining()
     checkpoint_dir: CheckpointDir = "checkpoints"
-    keep_checkpoints: Annotated[Count, Field(ge=1)] = 5
     outputs: Outputs = ("*",)
     outputs_limit_mb: Annotated[int, Field(ge=0)] = 1024
-    outputs_merge: Places = ()
     checkpoints_on_chief: bool = True
     save_on_stop: bool = False
     replicas: Annotated[Count, Field(le=8)] = 0
     ready_timeout_s: Timeout = 180.0
     stop_grace_s: Seconds = 10.0
     ends_with: EndsWith | None = None
-    stragglers_s: Seconds | None = None
     evaluator_grace_s: Seconds = 120.0
     max_duration_s: Timeout | None = None
     idle_gpu_stop_s: Timeout | None = None
     orphan_timeout_s: Annotated[Timeout, Field(ge=10)] = 1800.0
-    log_limit_mb: Annotated[int, Field(ge=1)] = 100
     versions: Literal["same", "any"] = "same"
-    place: Literal["free"] | None = None
     workers: Annotated[Count, Field(ge=1)] | None = None
 
     def job_name(self, job: str) -> str:
@@ -284,9 +276,7 @@ class RestartSettings(Table):
     """When the supervisor restarts a task that exited, and when it ends one that hangs."""
 
     attempts: Count = 10
-    window_s: Timeout = 3600.0
     delay_s: Seconds = 1.0
-    max_delay_s: Seconds = 60.0
     exits: Exits = (1, ANY_SIGNAL)
     frozen_timeout_s: Timeout = 20.0
     stall_timeout_s: Timeout | None = None
@@ -331,7 +321,7 @@ class Trials(Table):
 
     `params` has for each parameter a list of values, or a range {"from", "to", "log"}. `random`
     draws that number of combinations with `seed`; None means all of them. A trial whose host or
-    process is lost is tried `attempts` times; its host is lost after `lost_after_s` of silence.
+    process is lost is tried `attempts` times.
     `points` are the combinations themselves, made of these keys: with them, a run has trials.
     """
 
@@ -343,7 +333,6 @@ class Trials(Table):
     stop_bad: bool = False
     attempts: Annotated[Count, Field(ge=1)] = 2
     slots_per_host: Annotated[Count, Field(ge=1)] | None = None
-    lost_after_s: Annotated[Timeout, Field(ge=20)] = 120.0
     points: Points = ()
 
     @property

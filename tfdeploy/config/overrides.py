@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", Host, JobTraining, Training)
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-RUN_ID = re.compile(r"\d{8}-\d{6}-.*")
+RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-.*")
 COUNT_KEYS = ("ps", "workers")
 MAX_COUNT = 1024
 ROLE_VARIABLES = {"environment": ("JOB_NAME", "TASK_INDEX", "CLUSTER_SPEC"), **WORKER_VARIABLES}
@@ -144,7 +144,7 @@ def _parse(variables: Sequence[str]) -> dict[str, str]:
     return checked
 
 
-DURATION = r"(\d{1,9}(?:\.\d{1,9})?)([smhd])"
+DURATION = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 

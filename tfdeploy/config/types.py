@@ -29,7 +29,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 RESERVED_VARIABLES = (
     *("TF_CONFIG", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
     *("TFDEPLOY_NAME", "TFDEPLOY_PEERS", "TFDEPLOY_RELEASE", "TFDEPLOY_RUN", "TFDEPLOY_TASK"),
-    *("TFDEPLOY_TRIAL", "TFDEPLOY_REPEAT", "TFDEPLOY_LOCAL_PORTS", "TFDEPLOY_SOURCE_PORTS"),
+    *("TFDEPLOY_TRIAL", "TFDEPLOY_LOCAL_PORTS", "TFDEPLOY_SOURCE_PORTS"),
 )
 
 
@@ -346,11 +346,7 @@ def _check_setup(value: tuple[str, ...]) -> tuple[str, ...]:
 Address = Annotated[str, AfterValidator(_check_address)]
 CheckpointDir = Annotated[str, AfterValidator(_check_checkpoint_dir)]
 Directory = Annotated[str, AfterValidator(_check_directory)]
-TaskName = Annotated[
-    str, _matching(r"(ps|worker|chief|evaluator):\d{1,4}", 'a task such as "worker:0"')
-]
 Place = Annotated[str, AfterValidator(_check_place)]
-Places = Annotated[tuple[Place, ...], BeforeValidator(_list_to_tuple)]
 DataPlace = Annotated[str, AfterValidator(_check_data_place)]
 PlainWord = Annotated[str, AfterValidator(_check_plain_word)]
 # ssh puts these two into a shell's command line: source, ssh(1), ProxyJump and %r.
@@ -425,6 +421,6 @@ Jobs = Annotated[
     BeforeValidator(_list_to_tuple),
     Field(min_length=1),
 ]
-Role = Literal["flags", "dashed", "positional", "environment", "torch", "jax", "tf_config"]
+Role = Literal["flags", "positional", "environment", "torch", "jax", "tf_config"]
 Ready = Literal["server", "port", "process", "rendezvous"]
 EndsWith = Literal["chief", "all"]

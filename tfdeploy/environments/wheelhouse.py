@@ -1,4 +1,4 @@
-"""Download wheels for a host that can't reach an index, and find a uv to send.
+"""Download wheels for a host that can't reach an index, and find or download a uv to send.
 
 Nothing of what is downloaded runs on the controller: only wheels are accepted, never source
 packages, whose build runs their code. What the requirements say about the controller's own files or
@@ -76,15 +76,24 @@ def packaged_uv() -> Path | None:
     return None
 
 
-def uv_release(machine: str, libc: str) -> Release | None:
-    """Return a release with the uv of the extra, if it runs on hosts of this platform; not with one
-    of PATH, which may be a script, or built for this machine alone."""
+def uv_release(machine: str, libc: str, folder: Path) -> Release:
+    """Return a release with a uv that runs on hosts of this platform: the one of the extra, or else
+    one that is downloaded into `folder`; not one of PATH, which may be a script, or built for this
+    machine alone. Raises NoWheels."""
     found = packaged_uv()
     same = (platform.system(), platform.machine()) == ("Linux", machine)
     if found is None or not same or not libc:
-        return None
+        found = _download_uv(WheelTarget(f"3.{sys.version_info.minor}", machine, libc), folder)
     excluded = ["/*", f"!/{found.name}"]
     return snapshot.take_data_set("env.uv", found.parent.resolve(), excluded, "hash")
+
+
+def _download_uv(target: WheelTarget, folder: Path) -> Path:
+    _refuse_unknown(target)
+    _write_files(EnvironmentSpec("", ("uv",), (), {}, "", ()), folder)
+    wheels = ["--only-binary", ":all:", "--target", "packages", "-r", "requirements.txt"]
+    _run([*_uv(), "pip", "install", "-q", *_platform_options(target), *wheels], folder)
+    return folder / "packages" / "bin" / "uv"
 
 
 def download(
@@ -163,12 +172,11 @@ def _refuse_foreign(lines: Iterable[str]) -> None:
 def _pin(target: WheelTarget, work: Path) -> None:
     """Choose the version of every package for the host's platform, with the hashes of its files."""
     indexes = ["--emit-index-url", "--emit-find-links"]
-    platforms = ["--python-platform", _uv_platform(target), "--python-version", target.python]
     wheels = ["--only-binary", ":all:", "--generate-hashes", "--no-header", "--no-annotate"]
     chosen = ["-c", "constraints.txt", "--override", "overrides.txt"]
     files = ["requirements.txt", *chosen, "-o", "pinned.txt"]
-    own = ["--python", sys.executable, "--no-python-downloads"]
-    _run([*_uv(), "pip", "compile", "-q", *wheels, *platforms, *indexes, *own, *files], work)
+    platforms = _platform_options(target)
+    _run([*_uv(), "pip", "compile", "-q", *wheels, *platforms, *indexes, *files], work)
 
 
 def _download(
@@ -225,6 +233,12 @@ def _run(
             raise
     if process.returncode != 0:
         raise NoWheels(uv_and_pip.Failed(process.returncode, list(lines)).words)
+
+
+def _platform_options(target: WheelTarget) -> list[str]:
+    """Return the options of uv that choose wheels for a host."""
+    platforms = ["--python-platform", _uv_platform(target), "--python-version", target.python]
+    return [*platforms, "--python", sys.executable, "--no-python-downloads"]
 
 
 def _uv_platform(target: WheelTarget) -> str:

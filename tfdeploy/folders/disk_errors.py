@@ -8,6 +8,7 @@ import os
 import shlex
 from pathlib import Path
 
+from tfdeploy.folders.user_folders import ReplaceableFolder
 from tfdeploy.formatting.humanize import format_size
 from tfdeploy.shared.filesystem import is_disk_full
 
@@ -22,7 +23,8 @@ def explain(error: OSError, path: Path) -> tuple[str, str]:
     if error.errno == errno.EACCES:
         denied = _denied(path)
         return f"{denied} can't be used: permission denied", _permit(denied)
-    return f"can't write {path}: {error.strerror}", ""
+    hint = error.hint if isinstance(error, ReplaceableFolder) else ""
+    return f"can't write {path}: {error.strerror}", hint
 
 
 def _permit(path: Path) -> str:

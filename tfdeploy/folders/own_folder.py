@@ -21,6 +21,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import RunError
+from tfdeploy.folders.disk_errors import explain
+from tfdeploy.shared.filesystem import folders_above, is_disk_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +36,7 @@ UPDATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 PRIVATE_FOLDER, PRIVATE = 0o700, 0o600  # whatever the umask: results may have secrets
 # The agent's listings and reports skip hidden names, should a crash leave such a file behind.
-FRESH = ".tfdeploy-"
+FRESH, NEW_ENDING = ".tfdeploy-", ".new"
 BLOCK = 1 << 20
 MAX_NAMES = 1_000_000
 LOCK_POLL_S = 0.1
@@ -183,11 +185,19 @@ class OwnFolder:
         os.close(self._open_folder(self._parts, make=True))
         return not exists
 
+    def is_empty(self) -> bool:
+        """Return whether nothing is in the folder, except what `clean_up` deletes."""
+        descriptor = self._open_folder(self._parts)
+        try:
+            return all(map(_is_fresh, _names(descriptor)))
+        finally:
+            os.close(descriptor)
+
     def write(self, name: str, blocks: Iterable[bytes], mtime_ns: int | None = None) -> None:
         """Write a file that replaces the one of this name at once: a reader sees the old content or
         the new one, and a link is replaced, not followed."""
-        with self._above(name, make=True) as (folder, last), _fresh(folder) as fresh:
-            with os.fdopen(os.open(fresh, NEW, PRIVATE, dir_fd=folder), "wb") as file:
+        with self._above(name, make=True) as (folder, last), _new_file(folder) as (fresh, new):
+            with os.fdopen(os.dup(new), "wb") as file:  # to close it may fail on a network disk
                 file.writelines(blocks)
                 file.flush()
                 self._take_growth(folder, last, file.tell())
@@ -248,11 +258,8 @@ class OwnFolder:
             self._move(name, to)
 
     def _remove_file_above(self, name: str) -> None:
-        parts = parts_below(name)
-        paths = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
-        for path in filter(self.stat, paths):
+        for path in filter(self.stat, folders_above(name)):
             self.remove(path)
-            return
 
     def _move(self, name: str, to: OwnFolder) -> None:
         with (
@@ -261,13 +268,13 @@ class OwnFolder:
             _fresh(other) as aside,
         ):
             if _is_folder(last, other) or _is_folder(last, own):  # neither is replaced at once
-                with suppress(FileNotFoundError):
-                    os.rename(last, aside, src_dir_fd=other, dst_dir_fd=other)
+                os.mkdir(aside, PRIVATE_FOLDER, dir_fd=other)
+                with suppress(FileNotFoundError):  # it keeps its name, see `clean_up`
+                    os.rename(last, f"{aside}/{last}", src_dir_fd=other, dst_dir_fd=other)
             try:
                 os.replace(last, last, src_dir_fd=own, dst_dir_fd=other)
             except OSError:
-                with suppress(OSError):
-                    os.rename(aside, last, src_dir_fd=other, dst_dir_fd=other)
+                _put_back(aside, other)
                 raise
 
     def remove(self, name: str) -> None:
@@ -296,6 +303,32 @@ class OwnFolder:
         finally:
             os.close(top)
 
+    def clean_up_files(self) -> None:
+        """Delete the incomplete files that processes which were killed have left in the folder
+        itself."""
+        with suppress(OSError):
+            top = self._open_folder(self._parts)
+            try:
+                _remove_abandoned(_names(top), top)
+            finally:
+                os.close(top)
+
+    def clean_up(self) -> None:
+        """Delete the incomplete files that processes which were killed have left in the folder, and
+        below it. What they had only moved aside gets its name again. Raises OSError.
+
+        No other process may move or give files meanwhile; another one may write.
+        """
+        top = self._open_folder(self._parts)
+        try:
+            for _, below, names, descriptor in os.fwalk(".", topdown=False, dir_fd=top):
+                _remove_abandoned(names, descriptor)
+                for name in filter(_is_fresh, below):
+                    _put_back(name, descriptor)
+                    _remove(name, descriptor)
+        finally:
+            os.close(top)
+
     @contextmanager
     def locked(
         self,
@@ -312,6 +345,8 @@ class OwnFolder:
         try:
             file = self.update(name)
         except OSError as error:
+            if is_disk_full(error):
+                raise RunError(*explain(error, self.path / name)) from None
             raise RunError(f"can't lock {error.filename or name}: {error.strerror}") from None
         with file:
             while not _took_lock(file):
@@ -504,10 +539,56 @@ def _remove_if_empty(name: str, above: int) -> None:
 
 
 @contextmanager
+def _new_file(folder: int) -> Iterator[tuple[str, int]]:
+    """Yield the name and the descriptor of a new file, locked meanwhile: one that is not locked was
+    left by a process that was killed."""
+    with _fresh(folder) as fresh:
+        while True:
+            descriptor = os.open(fresh, NEW, PRIVATE, dir_fd=folder)
+            with suppress(OSError):  # a file system without locks: there such files stay
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                break
+            os.close(descriptor)  # `clean_up` has deleted it before it was locked
+        try:
+            yield fresh, descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _names(folder: int) -> list[str]:
+    return os.listdir(folder)
+
+
+def _is_fresh(name: str) -> bool:
+    return name.startswith(FRESH) and name.endswith(NEW_ENDING)
+
+
+def _remove_abandoned(names: Iterable[str], above: int) -> None:
+    for name in filter(_is_fresh, names):
+        with suppress(OSError), os.fdopen(_open_regular(name, READ, above), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(name, dir_fd=above)
+
+
+def _put_back(aside: str, above: int) -> None:
+    """Give what was moved into the folder `aside` its place again, unless something has it."""
+    with suppress(OSError):
+        descriptor = os.open(aside, FOLDER, dir_fd=above)
+        try:
+            there = _names(above)
+            for name in _names(descriptor):
+                if name not in there:
+                    os.rename(name, name, src_dir_fd=descriptor, dst_dir_fd=above)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
 def _fresh(folder: int) -> Iterator[str]:
     """Yield a name that nothing in the folder has, and that is as long for each file; delete what
     has it afterwards."""
-    name = f"{FRESH}{secrets.token_hex(8)}.new"
+    name = f"{FRESH}{secrets.token_hex(8)}{NEW_ENDING}"
     try:
         yield name
     finally:

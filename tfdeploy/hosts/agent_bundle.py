@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, CommandFailed
 from tfdeploy.formatting.humanize import quote_word
-from tfdeploy.hosts.agent_session import TIMEOUT_S
+from tfdeploy.hosts.agent_session import ANSWER_TIMEOUT_S
 from tfdeploy.hosts.login_shell import find_problem
 from tfdeploy.shared.protocol.message import ABSENT
 
@@ -54,8 +54,9 @@ SEND_AGENT = (
 )
 # What dash, bash and BusyBox print before the reason for which they can't run a program.
 SHELL_WORDS = re.compile(r"^tfdeploy: (?:exec: )?(?:line )?\d+: (?:exec: )?")
-# Any Python 3 can run this, after agent/own_folders.py. The folder appears whole; a faster
-# controller has stored the same.
+# Any Python 3 can run this, after shared/own_folders.py. The folder appears whole, also if the
+# power fails then, as nothing looks into it again; a faster controller has stored the same. The
+# archive is cut off if the controller is killed.
 UNPACK = f"""
 import os, shutil, sys, zipfile
 archive, folder = sys.argv[1:]
@@ -64,14 +65,20 @@ if unsafe[0]:
     os.remove(archive)
     print(*unsafe, sep="\\n", file=sys.stderr)
     sys.exit({UNSAFE})
-with zipfile.ZipFile(archive) as file:
-    file.extractall(archive + ".d")
-os.remove(archive)
 try:
-    os.rename(archive + ".d", folder)
-except OSError:
-    shutil.rmtree(archive + ".d")
-    os.listdir(folder)
+    with zipfile.ZipFile(archive) as file:
+        file.extractall(archive + ".d")
+    for top, _, names in os.walk(archive + ".d"):
+        for name in names:
+            with open(os.path.join(top, name), "rb") as file:
+                os.fsync(file.fileno())
+    try:
+        os.rename(archive + ".d", folder)
+    except OSError:
+        os.listdir(folder)
+finally:
+    os.remove(archive)
+    shutil.rmtree(archive + ".d", ignore_errors=True)
 """
 
 
@@ -96,8 +103,8 @@ def bundle() -> bytes:
 
 @cache
 def folder_check() -> str:
-    """Return the source of the agent's module that finds who could replace a folder."""
-    return resources.files("tfdeploy").joinpath("agent/own_folders.py").read_text()
+    """Return the source of the module that finds who could replace a folder."""
+    return resources.files("tfdeploy").joinpath("shared/own_folders.py").read_text()
 
 
 @cache
@@ -125,7 +132,7 @@ def send(transport: Transport, path: str, python: str) -> None:
     code = base64.b64encode(zlib.compress(f"{folder_check()}\n{UNPACK}".encode(), 9)).decode()
     unpack = f"import base64, zlib; exec(zlib.decompress(base64.b64decode('{code}')))"
     argv = ["sh", "-c", SEND_AGENT, "tfdeploy", path, python, unpack]
-    command = transport.run(argv, stdin=bundle(), timeout_s=TIMEOUT_S)
+    command = transport.run(argv, stdin=bundle(), timeout_s=ANSWER_TIMEOUT_S)
     if command.exit == NOT_WRITTEN:
         raise CommandFailed(
             transport.host,

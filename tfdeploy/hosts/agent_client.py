@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
+import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfdeploy.errors import (
     AgentError,
@@ -16,23 +17,30 @@ from tfdeploy.errors import (
     HostError,
     LeaseConflict,
     NewerRun,
+    Note,
     OutdatedRecord,
     RunBeingChanged,
     RunDeleted,
 )
+from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.agent_bundle import current_version
-from tfdeploy.hosts.agent_session import TIMEOUT_S, AgentExited, Answer, Query, Session, query
+from tfdeploy.hosts.agent_session import (
+    ANSWER_TIMEOUT_S,
+    AgentExited,
+    Answer,
+    Query,
+    Session,
+    query,
+)
+from tfdeploy.hosts.answers import read_answer
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.hosts.login_shell import CHECK_AFTER_S, SLOW, START_S, LoginShell, never_starts, probe
 from tfdeploy.shared.protocol.message import (
     ABSENT,
-    ANOTHER_VERSION,
-    OLDER_VERBS,
     RECORD,
     Invalid,
     Request,
-    first_that_fits,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +53,6 @@ if TYPE_CHECKING:
     Payload = Callable[[], Iterable[memoryview]]  # called again if it has to be sent again
 
 A = TypeVar("A")
-RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")  # as run.py makes them
 _log = logging.getLogger(__name__)
 
 
@@ -76,7 +83,7 @@ class Agent:
         self._idle: list[Session] = []
         self._lock = threading.Lock()
 
-    def ask(self, request: Request[A], timeout_s: float = TIMEOUT_S) -> A:
+    def ask(self, request: Request[A], timeout_s: float = ANSWER_TIMEOUT_S) -> A:
         """Send a request and return its answer.
 
         Raises AgentError if the agent refuses or its answer is invalid, otherwise HostError.
@@ -84,17 +91,12 @@ class Agent:
         return self.ask_encoded(self.query(request), timeout_s)
 
     def ask_encoded(
-        self, query: Query[A], timeout_s: float = TIMEOUT_S, payload: Payload = tuple
+        self, query: Query[A], timeout_s: float = ANSWER_TIMEOUT_S, payload: Payload = tuple
     ) -> A:
         """As `ask`, for a request that is encoded already; `payload()` is sent after it."""
         session, answer = self.begin(query, timeout_s, payload)
         self.reuse(session)
         return self.parse(query, answer)
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the agent is of this version of tfdeploy, and not one that started a run."""
-        return self._current
 
     def stream(self, request: Request[A], silence_s: float | None = None) -> AnswerStream[A]:
         """Send a request that has many answers. `silence_s` limits the time between two of them
@@ -107,15 +109,11 @@ class Agent:
 
     def query(self, request: Request[A]) -> Query[A]:
         """Encode a request for this agent."""
-        more: dict[str, Any] = {}
-        if not self._current:
-            more = {ANOTHER_VERSION: True, "verb": OLDER_VERBS.get(request.VERB, request.VERB)}
         run = self._record
-        if run:
-            more[RECORD] = (run.inventory.project, run.id, run.starts)
-            if self._current:  # an older agent knows only the number
-                more[RECORD] += (run.launched, _newest(run))
-        return query(request, **more)
+        if not run:
+            return query(request)
+        record = (run.inventory.project, run.id, run.starts, run.launched, _newest(run))
+        return query(request, **{RECORD: record})
 
     def park(self) -> None:
         """Release the sessions; the connection daemon may keep them."""
@@ -133,18 +131,23 @@ class Agent:
     ) -> tuple[Session, Answer]:
         """Send a query; return its session and the first answer, not yet parsed. If the host has no
         agent, send it first."""
-        data, was_sent = query.compressed if self._current else query.data, False
+        data, was_sent = query.compressed, False
         started = time.monotonic()
         while True:
-            session = self._session(repeatable=query.request.REPEATABLE)
+            request = query.request
+            session = self._session(repeatable=request.REPEATABLE or request.READS_RUN)
             try:
                 with suppress(HostError):  # if the agent has exited, reading its answer says why
                     session.write(data, payload())
                 answer = self._wait(session, timeout_s, query.request.MAX_ANSWER_BYTES)
                 _log.debug("%s: %s: %d bytes sent, %d received, %.3f s", self.host,
-                           query.request.VERB, session.sent_bytes, session.answer_bytes,
+                           query.request.TAG, session.sent_bytes, session.answer_bytes,
                            time.monotonic() - started)  # fmt: skip
-                return session, answer
+                if not self._names_no_run(answer):
+                    return session, answer
+                self.reuse(session)
+                data = self.query(query.request).compressed
+                continue
             except AgentExited as exited:
                 session.close()
                 if was_sent or exited.command.exit != ABSENT:
@@ -153,11 +156,22 @@ class Agent:
                     ) from None
             except BaseException as error:
                 reason, took_s = str(error) or type(error).__name__, time.monotonic() - started
-                _log.info("%s: %s: %s after %.3f s", self.host, query.request.VERB, reason, took_s)
+                _log.info("%s: %s: %s after %.3f s", self.host, query.request.TAG, reason, took_s)
                 session.close()
                 raise
             self._send_agent()
             was_sent = True
+
+    def _names_no_run(self, answer: Answer) -> bool:
+        """Return whether the host refuses because of a newer run that no controller can have made
+        by now. That is ignored, with a note: from now on the host is not asked for one."""
+        run, newer = self._record, str(answer.get("newer", ""))
+        if not (newer and run and run.known_newer is not None) or run.may_be_beside(newer):
+            return False
+        text = f"ignored run {escape_line(newer[:40])} of {self.host}: its date is impossible, or "
+        warnings.warn(f"{text}more than a day ahead", Note, stacklevel=2)
+        self._record = replace(run, known_newer=None)
+        return True
 
     def _wait(self, session: Session, timeout_s: float | None, max_bytes: int) -> Answer:
         """Return an answer. If a new session gives none for a while, check the login shell."""
@@ -211,32 +225,28 @@ class Agent:
         """Return an answer as its class. Raises AgentError for a refusal or an invalid answer."""
         self._raise_refusal(query, answer)
         try:
-            parsed: A = first_that_fits(query.request.ANSWER, answer)
+            return read_answer(query.request, answer)
         except Invalid as error:
             raise AgentError(self.host, f"invalid answer: {error}") from None
-        return parsed
 
     def _raise_refusal(self, query: Query[A], answer: Answer) -> None:
-        if _is_unknown(query.request, answer):
-            raise AgentError(
-                self.host,
-                "another version of tfdeploy started this run, and its agent does not know the "
-                f"request {query.request.VERB}",
-                "tfdeploy status, logs, collect and stop work with every version",
-            )
         if "refused" in answer:
             message, hint = str(answer["refused"]), str(answer.get("hint", ""))
             if answer.get("busy") is True:
                 raise LeaseConflict(self.host, message, hint, str(answer.get("held_by", "")))
             if answer.get("outdated") is True and self._record:
                 run, file = self._record, self._record.inventory.file
+                message = f"run {run.id} was resumed or scaled since the controller's record of it"
+                hint = f"tfdeploy status {run.flags} takes the newer record"
                 raise OutdatedRecord(
                     self.host, message, hint, run.id, run.starts, file, run.launched
                 )
-            newer = str(answer.get("newer", ""))
-            if RUN_ID.fullmatch(newer) and self._record:
+            run_id = str(answer.get("newer", ""))
+            if self._record and self._record.may_be_beside(run_id):
                 run, file = self._record, self._record.inventory.file
-                raise NewerRun(self.host, message, hint, newer, run.id, file)
+                message = f"it has run {run_id}, which is newer than run {run.id}"
+                hint = f"name the run that you mean: --run {run_id} or --run {run.id}"
+                raise NewerRun(self.host, message, hint, run_id, run.id, file)
             if answer.get("changing") is True:
                 raise RunBeingChanged(self.host, message, hint)
             kind = RunDeleted if answer.get("deleted") is True else AgentError
@@ -246,17 +256,12 @@ class Agent:
         self._record = None
 
 
-def _newest(run: Run) -> dict[str, Any] | None:
+def _newest(run: Run) -> dict[str, object] | None:
     """Return what a host compares with its newest run; None if the user has named this one."""
     if run.known_newer is None:
         return None
     file = run.inventory.file
     return {"known": run.known_newer, "folder": str(file.parent.resolve()), "file": file.name}
-
-
-def _is_unknown(request: Request[Any], answer: Answer) -> bool:
-    """Return whether the agent does not know the request. Older ones fail with Python's words."""
-    return answer.get("unknown") is True or answer.get("failed") == f"KeyError: '{request.VERB}'"
 
 
 class AnswerStream(Generic[A]):
@@ -268,12 +273,12 @@ class AnswerStream(Generic[A]):
         self._silence_s = silence_s
         self._session: Session | None = None
         self._finishing = False
-        self._next: Query[Any] | None = None
-        self.next_answer: Any = None
+        self._next: Query[object] | None = None
+        self.next_answer: object = None
         self.answer_bytes = 0  # of the last answer, as it was received
         self._lock = threading.Lock()
 
-    def open(self, timeout_s: float = TIMEOUT_S) -> A:
+    def open(self, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
         """Send the request and return the first answer; iterating continues with the second one.
 
         Raises as Agent.ask does; after a refusal the agent can be asked again."""
@@ -306,7 +311,7 @@ class AnswerStream(Generic[A]):
         except AgentExited:
             raise AgentExitedEarly(self._agent.host) from None
         finally:
-            self.close()  # if the session is not kept
+            self.close()  # if the session is not reused
 
     def finish(self) -> None:
         """Ask the agent to finish: its last answer still arrives."""
@@ -316,7 +321,7 @@ class AnswerStream(Generic[A]):
             with suppress(HostError):
                 session.finish()
 
-    def finish_with(self, request: Request[Any]) -> None:
+    def finish_with(self, request: Request[object]) -> None:
         """Ask the agent to finish, by the next request: its answer follows the last one of the
         stream, so both take one round trip. When the iteration has ended, `next_answer` is the
         answer, or None if the stream had ended before."""
@@ -346,10 +351,10 @@ class AnswerStream(Generic[A]):
         with self._lock:
             query = self._next
             if query is None:
-                kept, self._session = self._session, None
+                idle, self._session = self._session, None
         if query is not None:
-            answer = session.answer(TIMEOUT_S, query.request.MAX_ANSWER_BYTES)
-            kept, self._session = self._session, None
+            answer = session.answer(ANSWER_TIMEOUT_S, query.request.MAX_ANSWER_BYTES)
+            idle, self._session = self._session, None
             self.next_answer = self._agent.parse(query, answer)
-        if kept:
-            self._agent.reuse(kept)
+        if idle:
+            self._agent.reuse(idle)

@@ -9,7 +9,7 @@ import zlib
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfdeploy.errors import AgentError, CommandTimedOut
 from tfdeploy.hosts.login_shell import NOISE_BYTES, prints_without_end
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.message import Request
     from tfdeploy.transport import CompletedCommand, Stream
 
-A = TypeVar("A")
-Answer = dict[str, Any]
+A = TypeVar("A", covariant=True)
+Answer = dict[str, object]
 NEXT = b"\n"
-TIMEOUT_S = 60.0  # the usual limit for an answer
+ANSWER_TIMEOUT_S = 60.0  # the usual limit; nvidia-smi may hang for 30 s
 STUCK_S = 60.0  # how long an agent may read nothing of what it is sent
 SMALL = 16 << 10  # bytes that pipes, windows and buffers always have room for
 # From this size on, files are sent and fetched on a connection of their own; smaller ones go over
@@ -44,8 +44,7 @@ class Query(Generic[A]):
 
     @property
     def compressed(self) -> bytes:
-        """What to send to an agent of this version: most of a large request repeats itself, such
-        as the addresses of all tasks.
+        """What to send: most of a large request repeats itself, such as the addresses of all tasks.
 
         It is computed once. (Python 3.11 has one lock for a cached_property of all objects: the
         requests to many hosts would be compressed one after the other.)
@@ -61,11 +60,10 @@ class Query(Generic[A]):
         return json.dumps([COMPRESSED, {"size": len(packed)}]).encode() + b"\n" + packed
 
 
-def query(request: Request[A], verb: str = "", **more: Any) -> Query[A]:
-    """Encode a request, with more fields that any request may have; `verb` is another word for
-    it."""
+def query(request: Request[A], **more: object) -> Query[A]:
+    """Encode a request, with more fields that any request may have."""
     body = {**to_json(request), **more}
-    return Query(request, json.dumps([verb or request.VERB, body]).encode() + b"\n")
+    return Query(request, json.dumps([request.TAG, body]).encode() + b"\n")
 
 
 class AgentExited(Exception):
@@ -79,15 +77,16 @@ class AgentExited(Exception):
 class Session:
     """One agent process. After any error except a refusal or a timeout it cannot be used again."""
 
-    def __init__(self, host: str, stream: Stream) -> None:
+    def __init__(self, host: str, stream: Stream, stuck_s: float = STUCK_S) -> None:
         self.host = host
+        self._stuck_s = stuck_s
         self.sent_bytes = 0  # of the last request
         self.answer_bytes = 0  # of the last answer
         self.has_answered = False
         self._stream = stream
         self._lines: deque[bytes] = deque()
         self._rest: list[bytes] = []  # the parts of the line that has not ended
-        self._has_mark = False  # whether an answer begins in what was read
+        self._has_mark = False  # whether an answer starts in what was read
         self._is_stuck = False
 
     def write(self, query: bytes, payload: Iterable[memoryview] = ()) -> None:
@@ -99,7 +98,7 @@ class Session:
             if len(part) <= SMALL:
                 self._stream.send(part)
                 continue
-            watch = threading.Timer(STUCK_S, self._give_up)
+            watch = threading.Timer(self._stuck_s, self._give_up)
             watch.daemon = True
             watch.start()
             try:
@@ -114,7 +113,7 @@ class Session:
         AgentExited, AgentError if it is no JSON object or too large, CommandTimedOut, Unreachable.
         """
         if self._is_stuck:
-            raise CommandTimedOut(self.host, f"the agent read nothing for {STUCK_S:g} s")
+            raise CommandTimedOut(self.host, f"the agent read nothing for {self._stuck_s:g} s")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         received = 0
         while True:

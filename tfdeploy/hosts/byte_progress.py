@@ -84,7 +84,7 @@ class Transfer:
 
 
 class Transfers:
-    """The transfers in progress. Any thread may begin one. `check` is called at each of their
+    """The transfers in progress. Any thread may start one. `check` is called at each of their
     reports, and may raise to end the transfer."""
 
     def __init__(self) -> None:

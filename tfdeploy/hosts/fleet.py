@@ -6,7 +6,7 @@ import resource
 import threading
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from tfdeploy.errors import OutdatedRecord, RunDeleted, TfdeployError, raise_all
 from tfdeploy.hosts import parallel
@@ -43,8 +43,8 @@ class Fleet:
     connection daemon gets each agent back after each use: one that waits needs less memory.
     `transfers` has the progress of the files on their way to and from the hosts.
     With `record`, calls for several hosts raise OutdatedRecord if a host has a newer record of that
-    run. If another thread sets `cancel`, these calls, and what follows a run, raise Cancelled soon;
-    see Cancellation.
+    run, unless the run says that the host is `doubted`. If another thread sets `cancel`, these
+    calls, and what follows a run, raise Cancelled soon; see Cancellation.
     """
 
     def __init__(
@@ -61,8 +61,14 @@ class Fleet:
         self.cancellation = Cancellation(cancel)
         self.transfers = transfers or Transfers()
         self.transfers.check = self.cancellation.check
+        doubted = record.doubted if record else ()
         self.agents: Mapping[str, Agent] = {
-            host.name: Agent(make_transport(host, inventory, accept_new), host, version, record)
+            host.name: Agent(
+                make_transport(host, inventory, accept_new),
+                host,
+                version,
+                None if host.name in doubted else record,
+            )
             for host in inventory.hosts
         }
         for agent in self.agents.values():
@@ -131,25 +137,31 @@ class Fleet:
         run: Run,
         placements: Iterable[Placement],
         *,
+        logs: bool = False,
+        lines: int | None = None,
+        grep: str = "",
+        samples: bool = False,
+        forever: bool = True,
+        announced: bool = True,
         opened: Mapping[str, AnswerStream[RunEvent]] = NO_STREAMS,
-        **asked: Any,
     ) -> Following:
         """Report what happens to these tasks until all of them have ended, or with `forever` false
         once.
 
-        `asked` are fields of Follow: which facets of a run are reported, and from where on. The
-        chief's host reports new checkpoints and outputs unless `chief` is "". `opened` are streams
-        of hosts whose tasks were just started.
+        `logs`, `lines`, `grep` and `samples` are as in Follow. If it is `announced`, the chief's
+        host reports new checkpoints and outputs. `opened` are streams of hosts whose tasks were
+        just started.
         """
-        chief = run.plan.chief
+        project, chief = run.inventory.project, run.plan.chief
         # Which trial is best, and so which files are fetched, is known at the end of a run.
-        announced = "" if run.inventory.trials.points else str(chief.task)
-        fields = {"logs": False, "lines": None, "forever": True, "chief": announced, **asked}
+        announced = announced and not run.inventory.trials.points
         subscriptions = {}
         for host, tasks in tasks_by_host(placements).items():
-            own = {**fields, "chief": fields["chief"] if host == chief.host else ""}
-            request = Follow(run.inventory.project, run.id, tasks, **own)
-            subscriptions[self.agents[host]] = Subscription(request, run.flags, opened.get(host))
+            announcer = str(chief.task) if announced and host == chief.host else ""
+            request = Follow(
+                project, run.id, tasks, logs, lines, forever, None, announcer, grep, samples
+            )
+            subscriptions[self.agents[host]] = Subscription(request, opened.get(host))
         return Following(subscriptions, self.cancellation)
 
 

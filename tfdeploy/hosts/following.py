@@ -8,7 +8,8 @@ import queue
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, Self, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from tfdeploy.errors import AgentError, CommandTimedOut, TfdeployError
 from tfdeploy.hosts.events import Event, EventQueue, HostIsBack, may_return
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 SAMPLE_SILENCE_S = 30.0  # three times the longest pause between two samples
 READ_SILENCE_S = 120.0  # for an agent that reads all of a log before it sends its last lines
-OLDER = "another version of tfdeploy started this run, and its agent can't"
 
 
 class Subscription:
@@ -35,18 +35,15 @@ class Subscription:
     sends nothing for `silence_s` counts as lost (None: no limit); without `forever` it has
     something to say at once.
 
-    `flags` name the run on tfdeploy's command line. `opened` is a stream that answers another
-    request, such as a start, and is used first.
+    `opened` is a stream that answers another request, such as a start, and is used first.
     """
 
-    def __init__(
-        self, request: Follow, flags: str, opened: AnswerStream[RunEvent] | None = None
-    ) -> None:
+    def __init__(self, request: Follow, opened: AnswerStream[RunEvent] | None = None) -> None:
         self.forever = request.forever
         self.silence_s = None if request.forever else READ_SILENCE_S
         if request.samples:
             self.silence_s = SAMPLE_SILENCE_S
-        self._request, self._flags, self._opened = request, flags, opened
+        self._request, self._opened = request, opened
         self._cursors: dict[str, str] = {}
 
     def request(self) -> Follow:
@@ -60,8 +57,9 @@ class Subscription:
 
     def accept(self, agent: Agent, event: RunEvent) -> bool:
         """Return whether an event says anything: one may only report where a log begins. Raises
-        AgentError if the host lies, or if its agent does not know what was asked."""
-        self._check_version(agent.host, event)
+        AgentError if the host lies."""
+        if self._request.samples and not isinstance(event, HostSample):
+            raise AgentError(agent.host, f"invalid answer: {event!r:.40}, expected HostSample")
         for task in _tasks(event):
             if task not in self._request.tasks:  # it may lie
                 message = f"it reported task {task!r:.40}, which is not one of its tasks"
@@ -70,16 +68,6 @@ class Subscription:
             if isinstance(log, LogLines):
                 self._cursors[log.task] = log.cursor
         return not isinstance(event, LogLines) or bool(event.lines)
-
-    def _check_version(self, host: str, event: RunEvent) -> None:
-        """Raise AgentError if an older agent has answered a part of the request only."""
-        flags = self._flags
-        if self._request.samples and not isinstance(event, HostSample):
-            hint = f"tfdeploy status {flags} and tfdeploy logs -f {flags} show it"
-            raise AgentError(host, f"{OLDER} be watched", hint)
-        if self._request.grep and isinstance(event, LogLines) and not event.selected:
-            hint = f"leave out --grep: tfdeploy logs {flags} | grep PATTERN"
-            raise AgentError(host, f"{OLDER} select lines", hint)
 
 
 def _tasks(event: RunEvent) -> list[str]:
@@ -94,13 +82,22 @@ def _tasks(event: RunEvent) -> list[str]:
 L = TypeVar("L")
 
 _log = logging.getLogger(__name__)
-RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 END_S = 2.0
 END_OF_EACH_S = 0.01  # of a thousand streams, on a busy machine
 MAX_CONNECTING = 128
-CONNECT_S = 30.0
-FINISH_S = 60.0  # for the last answers of all hosts, after a stream that has no limit
 CANCEL_S = 0.2  # how often `cancel` is looked at
+
+
+@dataclass(frozen=True)
+class FollowTimes:
+    """For how long hosts are waited for, in seconds."""
+
+    retry_s: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 15.0)  # after each loss in turn
+    connect_s: float = 30.0  # for a turn to connect
+    finish_s: float = 60.0  # for the last answers of all hosts, after a stream that has no limit
+
+
+TIMES = FollowTimes()
 
 
 class Following:
@@ -114,7 +111,9 @@ class Following:
         self,
         subscriptions: Mapping[Agent, Subscription],
         cancellation: Cancellation | None = None,
+        times: FollowTimes = TIMES,
     ) -> None:
+        self._times = times
         self._cancellation = cancellation or Cancellation(None)
         self._events = EventQueue[tuple[str, Event | None]]()
         self._streams: dict[str, AnswerStream[RunEvent]] = {}
@@ -170,18 +169,19 @@ class Following:
         self, requests: Mapping[str, Request[L]]
     ) -> tuple[dict[str, L], list[TfdeployError]]:
         """End every host's stream with one more request; return the answers and the errors. A host
-        whose stream has ended already is in neither; one that takes longer than FINISH_S fails.
+        whose stream has ended already is in neither; one that takes longer than `finish_s` fails.
         """
         self._finishing.set()
         streams = {host: each for host, each in list(self._streams.items()) if host in requests}
         for host, stream in streams.items():
             stream.finish_with(requests[host])
-        events = self.events(time.monotonic() + FINISH_S)
+        events = self.events(time.monotonic() + self._times.finish_s)
         errors = [event for _, event in events if isinstance(event, TfdeployError)]
-        late = f"the agent gave no answer within {FINISH_S:g} s"
+        late = f"the agent gave no answer within {self._times.finish_s:g} s"
         errors += [CommandTimedOut(host, late) for host in streams if host in self._active_hosts]
         answers = {host: stream.next_answer for host, stream in streams.items()}
-        return {host: answer for host, answer in answers.items() if answer is not None}, errors
+        given = {h: cast("L", answer) for h, answer in answers.items() if answer is not None}
+        return given, errors
 
     def _next_event(self, limit_s: float) -> tuple[str, Event | None]:
         """Wait for an event, up to `limit_s`. Raises queue.Empty, and Cancelled."""
@@ -217,7 +217,7 @@ class Following:
                     if not again:
                         return
                     failures += 1
-                    pause_s = _pause_s(failures)
+                    pause_s = _pause_s(self._times.retry_s, failures)
                     _log.info("%s: lost (%s); asked again in %.1f s", agent.host, error, pause_s)
                     self._closed.wait(pause_s)
                     if self._finishing.is_set():
@@ -243,7 +243,7 @@ class Following:
         delay each other."""
         answers = iter(stream)
         # With a timeout: hosts that hang must not block the others forever.
-        in_turn = self._connecting.acquire(timeout=CONNECT_S)
+        in_turn = self._connecting.acquire(timeout=self._times.connect_s)
         try:
             first = None if self._closed.is_set() else next(answers, None)
         finally:
@@ -257,7 +257,7 @@ class Following:
         self._events.put((host, event), size)
 
 
-def _pause_s(failures: int) -> float:
+def _pause_s(retry_s: tuple[float, ...], failures: int) -> float:
     """Return the pause after so many failures in a row, with jitter: hosts that were lost together
     must not all be asked at the same moment."""
-    return RETRY_S[min(failures, len(RETRY_S)) - 1] * random.uniform(0.75, 1.25)
+    return retry_s[min(failures, len(retry_s)) - 1] * random.uniform(0.75, 1.25)

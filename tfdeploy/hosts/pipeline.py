@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from tfdeploy.errors import AgentExitedEarly, HostError
-from tfdeploy.hosts.agent_session import SMALL, TIMEOUT_S, AgentExited
+from tfdeploy.hosts.agent_session import ANSWER_TIMEOUT_S, SMALL, AgentExited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_session import Answer, Query, Session
     from tfdeploy.shared.protocol.message import Request
 
-A = TypeVar("A")
-T = TypeVar("T")
+A = TypeVar("A", covariant=True)
+T = TypeVar("T", covariant=True)
 Steps = Generator[None, None, T]
 
 
@@ -40,8 +40,8 @@ class Pipeline:
         self.agent = agent
         self._session: Session | None = None
         self._first: Answer | None = None  # the answer that came with the session
-        self._unsent: deque[Reply[Any]] = deque()
-        self._sent: deque[Reply[Any]] = deque()
+        self._unsent: deque[Reply[object]] = deque()
+        self._sent: deque[Reply[object]] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +57,7 @@ class Pipeline:
             if self._session:
                 self._session.close()
 
-    def send(self, request: Request[A], timeout_s: float = TIMEOUT_S) -> Reply[A]:
+    def send(self, request: Request[A], timeout_s: float = ANSWER_TIMEOUT_S) -> Reply[A]:
         """Send a request; `timeout_s` limits the time until each of its answers."""
         reply = Reply(self, self.agent.query(request), timeout_s)
         self._unsent.append(reply)
@@ -67,7 +67,7 @@ class Pipeline:
         """Send what is not sent yet, except requests that an agent might not have room for while it
         answers the ones before them."""
         waiting = sum(len(reply.data) for reply in self._sent)
-        batch: list[Reply[Any]] = []
+        batch: list[Reply[object]] = []
         while self._unsent and waiting + len(self._unsent[0].data) <= SMALL:
             waiting += len(self._unsent[0].data)
             batch.append(self._unsent.popleft())
@@ -82,7 +82,7 @@ class Pipeline:
             started = self.agent.begin(first.query, first.timeout_s, lambda: [rest])
             self._session, self._first = started
 
-    def next_answer(self, reply: Reply[Any]) -> Answer:
+    def next_answer(self, reply: Reply[object]) -> Answer:
         """Return the next answer to a request, after those of the requests before it."""
         self._skip_until(reply)
         self.flush()
@@ -96,12 +96,12 @@ class Pipeline:
         except AgentExited:
             raise AgentExitedEarly(self.agent.host) from None
 
-    def finish(self, reply: Reply[Any]) -> None:
+    def finish(self, reply: Reply[object]) -> None:
         """Continue with the request after this one, whose last answer was read."""
         assert self._sent[0] is reply
         self._sent.popleft()
 
-    def _skip_until(self, reply: Reply[Any] | None) -> None:
+    def _skip_until(self, reply: Reply[object] | None) -> None:
         """Read the answers to the requests before this one: they are single ones."""
         self.flush()
         while self._sent and self._sent[0] is not reply:
@@ -114,7 +114,7 @@ class Reply(Generic[A]):
 
     def __init__(self, pipeline: Pipeline, query: Query[A], timeout_s: float) -> None:
         self.query, self.timeout_s = query, timeout_s
-        self.data = query.compressed if pipeline.agent.is_current else query.data
+        self.data = query.compressed
         self._pipeline = pipeline
 
     def answer(self) -> A:
@@ -130,7 +130,7 @@ class Reply(Generic[A]):
         self._pipeline.finish(self)
 
 
-def _join(replies: list[Reply[Any]]) -> bytes:
+def _join(replies: list[Reply[object]]) -> bytes:
     return b"".join(reply.data for reply in replies)
 
 
@@ -138,18 +138,13 @@ def _join(replies: list[Reply[Any]]) -> bytes:
 
 
 class RoundPart(Generic[T]):
-    """One part; `result` is what it returned. `is_unfinished` says whether it can be run again: it
-    has neither ended nor failed."""
-
-    result: T
+    """One part; `results` has what it returned, once it has ended. `is_unfinished` says whether it
+    can be run again: it has neither ended nor failed."""
 
     def __init__(self, fetch: Callable[[Pipeline], Steps[T]]) -> None:
         self._fetch = fetch
         self.is_unfinished = True
-
-    @property
-    def has_result(self) -> bool:
-        return hasattr(self, "result")
+        self.results: list[T] = []
 
     def begin(self, pipeline: Pipeline) -> None:
         self._steps = self._fetch(pipeline)
@@ -160,7 +155,7 @@ class RoundPart(Generic[T]):
         try:
             next(self._steps)
         except StopIteration as end:
-            self.result = end.value
+            self.results = [end.value]
             return False
         self.is_unfinished = True
         return True
@@ -170,7 +165,7 @@ class RoundPart(Generic[T]):
         self._steps.close()
 
 
-def run_parts(agent: Agent, parts: Sequence[RoundPart[Any]]) -> None:
+def run_parts(agent: Agent, parts: Sequence[RoundPart[object]]) -> None:
     """Run parts to their end, in rounds of one pipeline. If one fails, the others are run once
     more, one after the other; then its error is raised."""
     try:
@@ -183,7 +178,7 @@ def run_parts(agent: Agent, parts: Sequence[RoundPart[Any]]) -> None:
         raise
 
 
-def run_rounds(pipeline: Pipeline, parts: Sequence[RoundPart[Any]]) -> None:
+def run_rounds(pipeline: Pipeline, parts: Sequence[RoundPart[object]]) -> None:
     """Run parts of a pipeline to their end, in rounds. If one fails, all end."""
     running = list(parts)
     for part in parts:
@@ -200,4 +195,4 @@ def run_alone(agent: Agent, fetch: Callable[[Pipeline], Steps[T]]) -> T:
     """Run one part in a pipeline of its own; return its result."""
     part = RoundPart(fetch)
     run_parts(agent, [part])
-    return part.result
+    return part.results[0]

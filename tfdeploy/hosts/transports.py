@@ -6,17 +6,18 @@ from __future__ import annotations
 import logging
 import warnings
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tfdeploy.errors import AuthenticationFailed, HostError, Note
-from tfdeploy.transport import words
+from tfdeploy.transport import ignore_progress, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from tfdeploy.config.inventory import Host, Inventory
-    from tfdeploy.transport import CompletedCommand, FileStream, Stream, Transport
+    from tfdeploy.transport import CompletedCommand, FileStream, OnProgress, Stream, Transport
     from tfdeploy.transport.openssh.transport import OpenSshTransport
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class SshHost:
     def __init__(self, host: Host, inventory: Inventory, accept_new: bool) -> None:
         self.host = host.name
         self._host, self._inventory, self._accept_new = host, inventory, accept_new
-        self._is_kept = bool(inventory.keep_connections_s) and not accept_new
+        self._uses_daemon = bool(inventory.keep_connections_s) and not accept_new
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> CompletedCommand:
         return self._log_in(lambda by: by.run(argv, stdin=stdin, timeout_s=timeout_s))
@@ -60,8 +61,18 @@ class SshHost:
     def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> Stream:
         return self._log_in(lambda by: by.stream(argv, repeatable=repeatable))
 
-    def push(self, *args: Any, **options: Any) -> None:
-        self._chosen().push(*args, **options)
+    def push(
+        self,
+        source: Path,
+        dest: str,
+        files: Sequence[str],
+        *,
+        base: str | None = None,
+        checksum: bool = False,
+        on_progress: OnProgress = ignore_progress,
+    ) -> None:
+        by = self._chosen()
+        by.push(source, dest, files, base=base, checksum=checksum, on_progress=on_progress)
 
     def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> FileStream:
         return self._chosen().send_files(source, files)
@@ -103,7 +114,7 @@ class SshHost:
 
     @cached_property
     def _fabric(self) -> Transport:
-        if self._is_kept:
+        if self._uses_daemon:
             from tfdeploy.transport.daemon.client import DaemonTransport
 
             return DaemonTransport(self._host, self._inventory)
@@ -113,7 +124,7 @@ class SshHost:
 
     @cached_property
     def _openssh(self) -> Transport:
-        if not self._is_kept:
+        if not self._uses_daemon:
             return self._direct_openssh
         from tfdeploy.transport.daemon.client import DaemonTransport
 

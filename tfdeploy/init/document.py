@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from tfdeploy.config.toml_text import to_toml
 from tfdeploy.formatting.hostlist import expand_names, fold_patterns
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfdeploy.init.program import Program
     from tfdeploy.init.strategy import Recognized
 
-    Keys = Mapping[str, Any]
+    Keys = Mapping[str, object]
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 SHARED_DIRECTORY = "~/.tfdeploy/{host}"
@@ -115,7 +115,7 @@ def _training(proposal: Proposal) -> str:
     if need and need.by_variable:
         lines.append(_aligned(f'env = {{ {keras.VARIABLE} = "1" }}', need.reason))
     if "chief" in recognized.keys:
-        lines += ["", _table("training.chief", recognized.keys["chief"]).rstrip("\n")]
+        lines += ["", _table("training.chief", cast("Keys", recognized.keys["chief"])).rstrip("\n")]
     return _lines(lines)
 
 
@@ -161,9 +161,9 @@ def _source(program: Program) -> str:
     return _lines(["[source]", *lines]) if lines else ""
 
 
-def _keys(machine: Machine, proposal: Proposal) -> dict[str, Any]:
+def _keys(machine: Machine, proposal: Proposal) -> dict[str, object]:
     """Return the keys of a host, without those that would only repeat a default."""
-    keys: dict[str, Any] = {"transport": "local"} if machine.is_local else {}
+    keys: dict[str, object] = {"transport": "local"} if machine.is_local else {}
     optional = {
         "user": machine.user,
         "address": machine.address,
@@ -177,7 +177,7 @@ def _keys(machine: Machine, proposal: Proposal) -> dict[str, Any]:
     return keys | {key: tasks[key] for key in TASK_KEYS if key in tasks}
 
 
-def _defaults(tables: Mapping[str, Keys]) -> dict[str, Any]:
+def _defaults(tables: Mapping[str, Keys]) -> dict[str, object]:
     """Return the keys that have one value on all hosts; of SSH's keys, on all hosts with SSH."""
     found = {}
     for key in DEFAULTS if len(tables) > 1 else ():
@@ -188,7 +188,7 @@ def _defaults(tables: Mapping[str, Keys]) -> dict[str, Any]:
     return found
 
 
-def _without(keys: Keys, defaults: Keys) -> dict[str, Any]:
+def _without(keys: Keys, defaults: Keys) -> dict[str, object]:
     return {key: value for key, value in keys.items() if defaults.get(key) != value}
 
 
@@ -215,7 +215,7 @@ def _patterns(names: Sequence[str], tables: Mapping[str, Keys]) -> Iterator[str]
     for pattern in fold_patterns(names):
         covered = expand_names(pattern)
         addresses = [tables[name].get("address") for name in covered]
-        folded = fold_patterns([address for address in addresses if address])
+        folded = fold_patterns([str(address) for address in addresses if address])
         is_one = len({*addresses}) == 1
         if is_one or (len(folded) == 1 and expand_names(folded[0]) == addresses):
             yield pattern
@@ -223,11 +223,11 @@ def _patterns(names: Sequence[str], tables: Mapping[str, Keys]) -> Iterator[str]
             yield from covered
 
 
-def _merged(names: Sequence[str], tables: Mapping[str, Keys]) -> dict[str, Any]:
+def _merged(names: Sequence[str], tables: Mapping[str, Keys]) -> dict[str, object]:
     """Return the keys of hosts that share a table: `address` with brackets."""
     keys = dict(tables[names[0]])
     if "address" in keys:
-        addresses = dict.fromkeys(tables[name]["address"] for name in names)
+        addresses = dict.fromkeys(str(tables[name]["address"]) for name in names)
         [keys["address"]] = fold_patterns([*addresses])
     return keys
 
@@ -237,7 +237,7 @@ def _table(name: str, keys: Keys, about: str = "") -> str:
     return _lines([header, *(_key(key, value) for key, value in keys.items())])
 
 
-def _key(key: str, value: Any) -> str:
+def _key(key: str, value: object) -> str:
     """Return the line of a key, with a comment if it is not plain why it is necessary."""
     if isinstance(value, dict):
         return f"{key} = {{ {', '.join(f'{k} = {to_toml(v)}' for k, v in value.items())} }}"

@@ -28,6 +28,22 @@ if TYPE_CHECKING:
 EXPLORE_S = 180.0
 SURVEY_S = 240.0  # an import of a framework, and a GPU driver may hang
 MAX_IMPORTS = 3  # of different Pythons on one host
+# Finds a module as an import does, and runs nothing of it: nobody has agreed yet to what a script
+# of a clone imports. A namespace, such as google.cloud, has nothing of its own.
+FIND = """
+import sys
+path, name = None, ""
+for part in {module!r}.split("."):
+    name = name + "." + part if name else part
+    finders = (each for each in sys.meta_path if hasattr(each, "find_spec"))
+    found = (finder.find_spec(name, path) for finder in finders)
+    spec = next((each for each in found if each), None)
+    if spec is None:
+        raise ModuleNotFoundError("No module named {{!r}}".format(name), name=name)
+    path = spec.submodule_search_locations
+    if spec.origin or path is None:
+        break
+"""
 
 
 def explore(
@@ -37,15 +53,16 @@ def explore(
     unknown. `local_pythons` are Pythons of this machine to look at first; `more` are modules that
     the program needs and does not import."""
     statements = [
-        Statement(file, each.line, f"import {each.module}")
+        Statement(file, each.line, FIND.format(module=each.module))
         for package, (file, each) in packages.find(program.files).items()
         if package != program.framework
     ]
-    statements += [Statement(program.script, 0, f"import {module}") for module in more]
+    statements += [Statement(program.script, 0, FIND.format(module=module)) for module in more]
 
     def ask(agent: Agent) -> MachineFacts:
-        more = local_pythons if fleet.inventory.host(agent.host).is_local else ()
-        return agent.ask(Explore([*more], program.framework), EXPLORE_S)
+        is_local = fleet.inventory.host(agent.host).is_local
+        more = local_pythons if is_local else ()
+        return agent.ask(Explore([*more], program.framework, is_local), EXPLORE_S)
 
     facts = fleet.outcomes(fleet.agents, ask)
     usual = count_pythons(known.pythons for known in answers_of(facts).values())
@@ -104,9 +121,9 @@ def _confirm(
     framework: str,
     statements: list[Statement],
 ) -> tuple[Machine, SurveyAnswer]:
-    """Import the framework, and what `statements` import, with the `ranked` Pythons of a host,
-    until one can; TensorFlow also has to see all GPUs. Return the one that sees the most, or of
-    equal ones the first."""
+    """Import the framework, and run `statements`, which look for what the program imports, with
+    the `ranked` Pythons of a host, until one can; TensorFlow also has to see all GPUs. Return the
+    one that sees the most, or of equal ones the first."""
     has_default = any(python.path == DEFAULT_PYTHON for python in facts.pythons)
     without = DEFAULT_PYTHON if has_default else host.python
     gpus = sorted(int(index) for index in facts.gpus if index.isdecimal())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.init import strategy
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.init.machine import Machine
 
-    Keys = dict[str, Any]
+    Keys = dict[str, int | str]
 
 WORKERS_TO_TRY = 2
 TO_TRY = (
@@ -57,7 +57,7 @@ def task_count(keys: Keys) -> int:
     """Return the number of tasks with a port that these keys of a host mean."""
     workers = keys.get("workers", 0)
     workers = keys.get("gpus", 0) if workers == "per-gpu" else workers
-    return int(workers + keys.get("ps", 0) + keys.get("chief", False))
+    return sum(map(int, (workers, keys.get("ps", 0), keys.get("chief", 0))))
 
 
 def _place_one(tasks: str, machines: Sequence[Machine]) -> ProposedPlacement:
@@ -90,7 +90,7 @@ def _place_data_service(machines: Sequence[Machine]) -> ProposedPlacement:
     the CPUs of all others prepare the input."""
     trainer = max(machines, key=lambda m: len(m.gpus))
     workers = {} if len(machines) > 1 else {"workers": WORKERS_TO_TRY}
-    keys = {machine.name: {"workers": 1} for machine in machines}
+    keys: dict[str, Keys] = {machine.name: {"workers": 1} for machine in machines}
     keys[trainer.name] = {**_gpu_count(trainer), **workers, "ps": 1, "chief": True}
     return ProposedPlacement(keys, () if len(machines) > 1 else (TO_TRY,))
 

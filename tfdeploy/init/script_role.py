@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 CLUSTER_NAMES = {"ClusterSpec", "Server", "MonitoredTrainingSession", "replica_device_setter"}
 JOBS = ("job_name", "job", "job_type", "task_type", "worker_type")
 INDEXES = ("task_index", "task_id", "task", "worker_index", "job_index", "index")
+PRESET_FLAGS = {"--job_name", "--task_index", "--worker_hosts"}  # of role = "flags"
 # Of PyTorch's and JAX's processes: flags that mean this only together with the other.
 RANKS, RANK_COUNTS = ("rank", "process_id", "process_index"), ("world_size", "num_processes")
 # What a flag means, by its name with "_": the field of hosts.toml that has its value.
@@ -75,9 +76,8 @@ def _role_by_flags(file: str, syntax: Syntax) -> ScriptRole | None:
         return None
     reason = f"{file} {'reads' if by_hand else 'defines'} {_job_and_index(known)}"
     has_ps = bool(names & {"ps_hosts", "num_ps", "num_parameter_servers"}) or "ps" in syntax.strings
-    preset = None if by_hand else _preset(flags)
-    if preset:
-        return ScriptRole(preset, (), frozenset(known), has_ps, reason)
+    if not by_hand and {*flags} >= PRESET_FLAGS:
+        return ScriptRole("flags", (), frozenset(known), has_ps, reason)
     pairs = [[flag, value] if by_hand else [f"{flag}={value}"] for flag, value in known.items()]
     args = tuple(word for pair in pairs for word in pair)
     return ScriptRole("tf_config", args, frozenset(known), has_ps, reason)
@@ -143,15 +143,6 @@ def _rank_flags(flags: Mapping[str, bool]) -> tuple[tuple[str, ...], frozenset[s
 def _job_and_index(known: Mapping[str, str]) -> str:
     chosen = [flag for flag, value in known.items() if value in ("{job}", "{index}")]
     return " and ".join(chosen[:2])
-
-
-def _preset(flags: Mapping[str, bool]) -> str | None:
-    """Return the preset of `role` that gives exactly these flags."""
-    for role, flag in (("flags", "--{}_{}"), ("dashed", "--{}-{}")):
-        own = {flag.format("job", "name"), flag.format("task", "index")}
-        if own <= {*flags} and flag.format("worker", "hosts") in flags:
-            return role
-    return None
 
 
 def plain_name(flag: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfdeploy.config.models import Training
 from tfdeploy.formatting.hostlist import fold_names
@@ -29,7 +29,7 @@ ONE_WITH_ALL_GPUS = "one worker with all GPUs"
 ONE = "one worker"
 # The keys of [training] that tasks need besides their role, with the table of the chief.
 ORACLE = {"KERASTUNER_ORACLE_IP": "{chief_address}", "KERASTUNER_ORACLE_PORT": "{chief_port}"}
-KEYS: dict[str, dict[str, Any]] = {
+KEYS: dict[str, dict[str, object]] = {
     CHIEF_AND_WORKERS: {
         "ready": "process",
         "role_env": {"KERASTUNER_TUNER_ID": "tuner{index}", **ORACLE},
@@ -71,7 +71,7 @@ class Recognized:
     role_args: tuple[str, ...] = ()
     checkpoint_flag: str = ""
     checkpoint_dir: str = ""
-    keys: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, object] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     keras_2: NeedOfKeras2 | None = None
     most_workers: int = 0

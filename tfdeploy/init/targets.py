@@ -25,16 +25,10 @@ USER = re.compile(r"[\w.+%-]+")
 PORT = re.compile(r"([^:]+):(\d+)")
 PROBE_S = 60.0
 MARK = "tfdeploy-found:"
-# The folders, besides those of the PATH, in which a host may have a Python for the agent.
-PLACES = "python3 /usr/bin/python3 /usr/local/bin/python3 /opt/*/bin/python3 ~/*/bin/python3"
-# One line: a csh as login shell accepts no line break within quotes.
-PROBE = (
-    f'echo "{MARK}kernel $(uname -s)"; '
-    f'command -v rsync >/dev/null 2>&1 && echo "{MARK}rsync yes"; '
-    f"for python in {PLACES}; do "
-    '"$python" -S -E -c "import sys; sys.exit(sys.version_info < (3, 8))" >/dev/null 2>&1 '
-    f'&& {{ echo "{MARK}python $python"; break; }}; done; true'
-)
+# Where a host may have a Python for the agent; other hosts than the controller also in FOLDERS, of
+# which those of a clone are left out.
+PLACES = "python3 /usr/bin/python3 /usr/local/bin/python3"
+FOLDERS = "/opt/*/bin/python3 ~/*/bin/python3"
 
 
 @dataclass(frozen=True)
@@ -124,15 +118,29 @@ def find_agent_pythons(fleet: Fleet) -> dict[str, str | TfdeployError]:
     not reached, or lacks what every host must have."""
 
     def find(agent: Agent) -> str:
-        done = agent.transport.run(["sh", "-c", PROBE], timeout_s=PROBE_S)
         needs_rsync = fleet.inventory.host(agent.host).uses_ssh
+        probe = _probe(f"{PLACES} {FOLDERS}" if needs_rsync else PLACES)
+        done = agent.transport.run(["sh", "-c", probe], timeout_s=PROBE_S)
         return agent_python(agent.host, done.stdout, needs_rsync=needs_rsync)
 
     return fleet.outcomes(fleet.agents, find)
 
 
+def _probe(places: str) -> str:
+    """Return a script that finds a Python in one of `places`. One line without "!": a csh as login
+    shell accepts neither within quotes."""
+    return (
+        f'echo "{MARK}kernel $(uname -s)"; '
+        f'command -v rsync >/dev/null 2>&1 && echo "{MARK}rsync yes"; '
+        f"for python in {places}; do "
+        'test -e "${python%/bin/python3}/.git" && continue; '
+        '"$python" -S -E -c "import sys; sys.exit(sys.version_info < (3, 8))" >/dev/null 2>&1 '
+        f'&& {{ echo "{MARK}python $python"; break; }}; done; true'
+    )
+
+
 def agent_python(host: str, output: bytes, *, needs_rsync: bool) -> str:
-    """Return the path of a Python, 3.8 or newer, from the output of PROBE. Pure.
+    """Return the path of a Python, 3.8 or newer, from the output of the probe. Pure.
 
     Raises CommandFailed if the host lacks what every host must have.
     """

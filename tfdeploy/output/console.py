@@ -13,13 +13,13 @@ import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from tfdeploy.documents import to_json
 from tfdeploy.errors import FleetError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_json
-from tfdeploy.output.batching import Batch
+from tfdeploy.output.batching import TIMES, Batch, BatchTimes
 from tfdeploy.output.stream import TextStream
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from tfdeploy.results.checkpoints import BadCheckpoint
 
 T = TypeVar("T")
-# How sentences are broken; a path, for example, stays whole.
-AT_SPACES: Any = {
-    "subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False,
-}  # fmt: skip
 
 
 @dataclass
@@ -61,22 +57,25 @@ class Printed:
 class Console:
     """Text for people, on both standard streams. With `for_json`, standard output belongs to one
     JSON document, and text goes to standard error. If `is_quiet`, only results, warnings and errors
-    are printed: no steps on the way, and no progress."""
+    are printed: no steps on the way, and no progress. `times` is how long its batches wait."""
 
-    def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
-        self.is_quiet, self.for_json = is_quiet, for_json
+    def __init__(
+        self, *, for_json: bool = False, is_quiet: bool = False, times: BatchTimes = TIMES
+    ) -> None:
+        self.is_quiet, self.for_json, self._times = is_quiet, for_json, times
         self.out = TextStream(stderr=for_json)
         self.err = TextStream(stderr=True)
         self.lock = threading.RLock()  # batches of events are printed by threads of their own
         self.printed = Printed()
         # Of a terminal's log lines, by the prefix of a task's lines, with its style.
         self.noise: NoiseFolder[tuple[str, str]] | None = None
-        self._batches: dict[Any, Batch[Any]] = {}
+        self._batches: dict[object, Batch[object]] = {}
         atexit.register(self.flush)  # main() prints the error that ends a command by a new Console
 
     def batch(self, report: Callable[[Console, Sequence[T]], None], single: int) -> Batch[T]:
         """Return the batch of the events that `report` prints."""
-        return self._batches.setdefault(report, Batch(partial(report, self), single))
+        batch = self._batches.setdefault(report, Batch(partial(report, self), single, self._times))
+        return cast("Batch[T]", batch)
 
     def flush(self) -> None:
         """Print what waits to be printed in a batch, and how many lines of noise were hidden."""
@@ -98,9 +97,13 @@ class Console:
             self.print_text(text)
             return
         width = self.out.rich.width
-        self.print_text(*textwrap.wrap(text, width, **AT_SPACES))
+        # Only at spaces: a path, for example, stays whole.
+        lines = textwrap.wrap(
+            text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        self.print_text(*lines)
 
-    def print_document(self, result: Any) -> None:
+    def print_document(self, result: object) -> None:
         """Print the JSON document of what a command returned, if that is wanted."""
         if self.for_json:
             print_json(result)
@@ -162,7 +165,7 @@ class Console:
         return self.err.status(text) if is_shown else nullcontext()
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """Print what a command returned, on standard output.
 
     Characters that a terminal would obey or hide (C1, bidirectional) are written as JSON's escapes.
@@ -170,12 +173,12 @@ def print_json(document: Any) -> None:
     _write(_dump(document, indent=1))
 
 
-def print_json_lines(documents: Iterable[Any]) -> None:
+def print_json_lines(documents: Iterable[object]) -> None:
     """Print each document in a line of its own, at once."""
     _write(*(_dump(document) for document in documents))
 
 
-def _dump(document: Any, indent: int | None = None) -> str:
+def _dump(document: object, indent: int | None = None) -> str:
     # JSON is UTF-8 (RFC 8259); ASCII is, too.
     is_utf8 = (sys.stdout.encoding or "utf-8").lower() in ("utf-8", "utf8")
     text = json.dumps(to_json(document), indent=indent, ensure_ascii=not is_utf8)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from tfdeploy import branches
 from tfdeploy.planning.plan import Placement
 from tfdeploy.release.snapshot import Release
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from tfdeploy.commands.following.tensorboard.board import EventBoard
-    from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent
     from tfdeploy.commands.prune import PruneResult, Removal
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.errors import TfdeployError
+    from tfdeploy.shared.records import Launch
 
 
 def classes() -> dict[str, type]:
@@ -30,7 +29,7 @@ def classes() -> dict[str, type]:
     from tfdeploy.commands.logs import LogLine
     from tfdeploy.commands.queue import QueueResult
     from tfdeploy.commands.resume import ResumeResult
-    from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.running.run import FinishedRun
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.start import StartResult
@@ -38,9 +37,6 @@ def classes() -> dict[str, type]:
     from tfdeploy.commands.stop import StopResult
     from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.documents import Failure
-    from tfdeploy.experiments.compare import Comparison
-    from tfdeploy.experiments.speed.report import SweepDocument
-    from tfdeploy.output.watch_document import WatchDocument
 
     return {
         "plan": PlanDocument,
@@ -54,17 +50,14 @@ def classes() -> dict[str, type]:
         "scale": ScaleResult,
         "trials": TrialsResult,
         "status": RunStatus,
-        "watch": WatchDocument,
         "logs": LogLine,
-        "tensorboard": TensorBoardDocument,
         "collect": CollectResult,
         "fetch": FetchResult,
         "stop": StopResult,
         "runs": ProjectRuns,
         "queue": QueueResult,
         "prune": PruneDocument,
-        "compare": Comparison,
-        "sweep": SweepDocument,
+        **branches.documents(),
         "error": Failure,
     }
 
@@ -94,7 +87,7 @@ class Environment:
     id: str
     """Its name: the hash of what it is built from."""
     requirements: Sequence[str]
-    """The packages to install, as in a requirements file."""
+    """The packages to install."""
     locked: bool
     """Whether a lock file decides about every version."""
     python: str | None
@@ -131,13 +124,13 @@ class PlanDocument:
     chief: str
     """The task that saves checkpoints and whose end is the run's end."""
     chief_port: int
-    """The port of the chief's host on which the hosts of a run exchange heartbeats."""
+    """The port of the chief's host for heartbeats."""
     cluster: Mapping[str, Sequence[str]]
-    """TensorFlow's cluster spec: the `address:port` of the tasks of each job."""
+    """TensorFlow's cluster spec: each job's `address:port`."""
     network: str
     """`guarded`, `strict` or `open`: who may connect to the tasks."""
     secrets: Sequence[str]
-    """The names of the variables whose values the start takes from its environment."""
+    """The variables whose values the start takes from its environment."""
     notes: Sequence[TfdeployError]
     """What may matter and prevents nothing."""
     release: Release
@@ -149,7 +142,7 @@ class PlanDocument:
     tasks: Sequence[PlannedTask]
     """All tasks, in the order in which they start."""
     trials: Sequence[Mapping[str, str]]
-    """The parameters of each trial of `--param`; the tasks are the slots that run them."""
+    """The parameters of each trial of `--param`."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +150,9 @@ class HostPush:
     """What one host got."""
 
     sent: Sequence[str]
-    """The ids of the releases that it lacked and got."""
+    """The releases that it got."""
     present: Sequence[str]
-    """The ids of the releases that it had before."""
+    """The releases that it had."""
 
 
 @dataclass(frozen=True)
@@ -190,9 +183,14 @@ def plan_document(intent: Intent, notes: Sequence[TfdeployError]) -> PlanDocumen
         release=intent.release,
         data=_data(intent),
         environments=_environments(intent),
-        tasks=[PlannedTask(p, each.argv, each.env, each.files, each.ready) for p, each in placed],
+        tasks=[_planned_task(*each) for each in placed],
         trials=intent.inventory.trials.points,
     )
+
+
+def _planned_task(placement: Placement, launch: Launch) -> PlannedTask:
+    process, files = launch.process, launch.directory.files
+    return PlannedTask(placement, process.argv, process.env, files, launch.endpoint.ready)
 
 
 def push_document(intent: Intent, outcome: Mapping[str, Mapping[str, bool]]) -> PushDocument:
@@ -242,9 +240,9 @@ class HostPrune:
     environments: Sequence[str]
     """The ids of the environments."""
     bytes: int
-    """The space that they use. A file that something else shares counts in part."""
+    """The space that they use."""
     freed_bytes: int | None
-    """The space that became free; null with `--dry-run`, or if the host gave no answer."""
+    """The space that became free."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +254,7 @@ class PruneDocument:
     hosts: Mapping[str, HostPrune]
     """Each host with something to delete."""
     errors: Sequence[TfdeployError]
-    """The errors of hosts, and what could not be deleted."""
+    """The errors of hosts."""
 
 
 def prune_document(
@@ -275,53 +273,3 @@ def prune_document(
         for host, removal in plan.items()
     }
     return PruneDocument(runs.project, hosts, [*runs.errors, *(pruned.errors if pruned else ())])
-
-
-# tensorboard: a board that goes on, as it is when its page answers
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoardRun:
-    """A run in TensorBoard."""
-
-    run: str
-    """The run's id."""
-    label: str
-    """What TensorBoard calls it: its name, or its id."""
-    folder: Path
-    """The folder of its events on the controller."""
-    files: int
-    """The number of event files so far."""
-    size: int
-    """Their size in bytes."""
-    errors: Sequence[TfdeployError]
-    """The errors of hosts that do not answer."""
-
-
-@dataclass(frozen=True)
-class TensorBoardDocument:
-    """What TensorBoard shows. It is printed when TensorBoard answers, which it does until the
-    command ends."""
-
-    url: str
-    """Its address, for programs of the controller."""
-    runs: Sequence[BoardRun]
-    """The runs that it shows."""
-
-
-def tensorboard_document(board: EventBoard, url: str) -> TensorBoardDocument:
-    return TensorBoardDocument(url, [_board_run(board, each) for each in board.fetchers])
-
-
-def _board_run(board: EventBoard, fetcher: EventFetcher) -> BoardRun:
-    from tfdeploy.commands.following.tensorboard.board import events_of
-
-    run, sizes = fetcher.run, events_of(fetcher.run)
-    return BoardRun(
-        run=run.id,
-        label=board.labels[run.id],
-        folder=run.folder / "events",
-        files=len(sizes),
-        size=sum(sizes),
-        errors=[*fetcher.errors.values()],
-    )

@@ -72,7 +72,7 @@ def print_queue(console: Console, found: QueueResult) -> None:
             "RUN": run.run,
             "PROJECT": run.project or "-",
             "USER": run.user or "-",
-            "PRIORITY": str(run.priority),
+            "PRIORITY": run.priority,
             "WAITED": "-" if run.age_s is None else format_duration(run.age_s),
             "HOSTS": fold_names(run.hosts),
         }
@@ -203,11 +203,11 @@ def _collected_text(run: RunSummary) -> str:
 # Free hosts, and who uses their GPUs
 
 
-def print_hosts(console: Console, seen: SeenHosts) -> None:
+def print_hosts(console: Console, result: SeenHosts) -> None:
     """Print a row for each host. A terminal's rows are cut at its width: many hosts shall fit
     its screen."""
-    errors = {error.names[-1]: error.message for error in seen.errors if error.names}
-    rows = [_host_row(each, errors.get(each.host, "")) for each in seen.hosts]
+    errors = {error.names[-1]: error.message for error in result.errors if error.names}
+    rows = [_host_row(each, errors.get(each.host, "")) for each in result.hosts]
     if console.out.is_terminal:
         others = [max(map(len, [name, *(row[name] for row in rows)])) for name in HOST_COLUMNS[:-1]]
         width = max(10, console.out.rich.width - sum(others) - 2 * len(others))
@@ -215,7 +215,7 @@ def print_hosts(console: Console, seen: SeenHosts) -> None:
     cells: list[dict[str, Cell]] = [{**row} for row in rows]
     console.out.print_table(HOST_COLUMNS, cells)
     unseen: dict[str, list[str]] = {}
-    for each in seen.hosts:
+    for each in result.hosts:
         for text in each.state.unseen if each.state else ():
             unseen.setdefault(text, []).append(each.host)
     for text, hosts in unseen.items():
@@ -228,17 +228,17 @@ def clear_screen(console: Console) -> None:
         console.out.rich.clear()
 
 
-def _host_row(seen: SeenHost, error: str) -> dict[str, str]:
-    state = seen.state
+def _host_row(host: SeenHost, error: str) -> dict[str, str]:
+    state = host.state
     if state is None:
         return {
             **dict.fromkeys(HOST_COLUMNS, "-"),
-            "HOST": seen.host,
+            "HOST": host.host,
             HOST_COLUMNS[-1]: escape_line(error),
         }
     return {
-        "HOST": seen.host,
-        "FREE": f"{seen.free_gpus}/{len(state.gpus)}" if state.gpus else "-",
+        "HOST": host.host,
+        "FREE": f"{host.free_gpus}/{len(state.gpus)}" if state.gpus else "-",
         "WAIT": str(state.waiting or "-"),
         "LOAD": f"{state.load:.0f}/{state.cpus}",
         "MEM": f"{100 * state.used_bytes / max(1, state.total_bytes):.0f}%",

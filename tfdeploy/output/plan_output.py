@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.environments import BuildResult
     from tfdeploy.commands.init import Draft
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.output.console import Console
     from tfdeploy.release.snapshot import Release
@@ -219,13 +219,13 @@ def _print_trials(console: Console, intent: Intent) -> None:
 def _print_command(console: Console, launch: Launch, shorten: Callable[[str], str]) -> None:
     console.print_text("")
     console.out.print((launch.task, "bold"))
-    for name, value in launch.env.items():
+    for name, value in launch.process.env.items():
         console.print_text(f"  {name}={shorten(shlex.quote(value))}")
-    for name in launch.secrets:
+    for name in launch.process.secrets:
         console.print_text(f"  {name}={HIDDEN}")
-    for path, text in launch.files.items():
+    for path, text in launch.directory.files.items():
         console.print_text(*f"  {path}: {shorten(text)}".split("\n"))
-    console.print_text(f"  $ {shorten(_command_text(launch.argv))}")
+    console.print_text(f"  $ {shorten(_command_text(launch.process.argv))}")
 
 
 def _command_text(argv: Sequence[str]) -> str:

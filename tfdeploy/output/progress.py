@@ -67,15 +67,19 @@ def in_place(console: RichConsole, transfers: Transfers) -> Iterator[None]:
 
 @contextmanager
 def in_lines(
-    print_line: Callable[[str], None], transfers: Transfers, *, notes: bool = True
+    print_line: Callable[[str], None],
+    transfers: Transfers,
+    *,
+    notes: bool = True,
+    every_s: float = LINE_S,
 ) -> Iterator[None]:
-    """Print the running transfers every LINE_S seconds, if they have changed; `notes`: also those
-    that move no bytes yet. A transfer that takes less than LINE_S prints nothing."""
+    """Print the running transfers every `every_s` seconds, if they have changed; `notes`: also
+    those that move no bytes yet. A transfer that takes less prints nothing."""
     ended = threading.Event()
 
     def print_changes() -> None:
         previous: list[str] = []
-        while not ended.wait(LINE_S):
+        while not ended.wait(every_s):
             lines = transfers.lines(notes=notes)
             for line in lines:
                 if line not in previous:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
     from tfdeploy.commands.resume import ResumeResult
-    from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.running.run import FinishedRun
     from tfdeploy.output.console import Console
     from tfdeploy.results.outputs import Output, Outputs, SavedElsewhere, SkippedOutput
     from tfdeploy.run import Run
@@ -240,7 +240,7 @@ def _cut_off_lines(finished: FinishedRun) -> Iterator[str]:
             yield (
                 f"{task} was still running some time after the chief's success and was stopped; it "
                 f"had saved {shorten_names(saved)}. Workers get more time with "
-                'stragglers_s or ends_with = "all" in [training]'
+                'ends_with = "all" in [training]'
             )
 
 

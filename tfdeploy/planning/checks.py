@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfdeploy.shared.records import Launch
 
 PYTHON_WORDS = ("python", "python3")
-HEARTBEATS_PER_S = 50  # of all tasks together: MAX_REQUESTS_PER_S of agent/supervision/heartbeat.py
+HEARTBEATS_PER_S = 50  # of all tasks together: see the agent's heartbeat/client.py
 HEARTBEATS = 3  # that a task tries to send before it counts as cut off
 # Of one argument, or of one variable with its name, without the byte 0 at its end. The limit is 32
 # pages of at least 4 KiB: execve(2), MAX_ARG_STRLEN.
@@ -115,9 +115,9 @@ def refuse_too_long(launch: Launch, tasks: int) -> None:
             continue
         size = len(text.encode())
         if size > MAX_BYTES - SPARE_BYTES:
-            lists_tasks = any(address in text for address in launch.no_proxy)
+            lists_tasks = any(address in text for address in launch.endpoint.no_proxy)
             raise PlanError(
-                f"{name} of {launch.name or launch.task} has {size:,} bytes"
+                f"{name} of {launch.endpoint.name or launch.task} has {size:,} bytes"
                 f"{f' with the addresses of {tasks:,} tasks' if lists_tasks else ''}; Linux passes "
                 f"at most {MAX_BYTES:,} bytes to a program in one argument or variable",
                 "start fewer tasks, or set shorter addresses in hosts.toml"
@@ -128,9 +128,9 @@ def refuse_too_long(launch: Launch, tasks: int) -> None:
 
 def _texts(launch: Launch) -> Iterator[tuple[str, str]]:
     """Yield each argument and variable with its name."""
-    for word in launch.argv:
+    for word in launch.process.argv:
         flag, separator, _ = word.partition("=")
         yield (flag if separator else f"the argument {word[:20]}…"), word
-    for name, value in launch.env.items():
+    for name, value in launch.process.env.items():
         yield name, f"{name}={value}"
-    yield "no_proxy", f"{NO_PROXY}={','.join(launch.no_proxy)}"
+    yield "no_proxy", f"{NO_PROXY}={','.join(launch.endpoint.no_proxy)}"

@@ -107,9 +107,9 @@ def ready(training: Training, plan: Plan, placement: Placement) -> str:
     if not plan.cluster:
         return PROCESS
     job = placement.task.job
-    own = training.ready_of.get(str(placement.task)) or getattr(training, job).ready
-    if own or training.ready:
-        return own or str(training.ready)
+    chosen = getattr(training, job).ready or training.ready
+    if chosen:
+        return str(chosen)
     if sum(map(len, plan.cluster.values())) == 1:
         return PROCESS
     if training.role not in WORKER_VARIABLES and training.uses_tensorflow:

@@ -1,4 +1,4 @@
-"""place = "free": give the workers to the fewest hosts that have enough free GPUs. Pure."""
+"""`workers` in [training]: give them to the fewest hosts that have enough free GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def candidates(inventory: Inventory) -> list[Host]:
     for host in inventory.hosts:
         if host.workers and not host.spare:
             raise PlanError(
-                f'hosts.{host.name}.workers: found {host.workers}; place = "free" in [training] '
-                "places all workers",
-                "leave it out, or leave out place",
+                f"hosts.{host.name}.workers: found {host.workers}; with workers in [training], "
+                "the start places all of them",
+                "leave one of them out",
             )
     found = [host for host in inventory.hosts if host.gpus and not host.spare]
     if not found:
         hint = "set their number for each host, such as gpus = 4"
-        raise PlanError('place = "free": found no host with gpus', hint)
+        raise PlanError("training.workers: found no host with gpus", hint)
     return found
 
 
@@ -59,9 +59,9 @@ def choose(
     used = tuple(host for host in hosts if host.spare or any(count_tasks(host).values()))
     counts = {h: format_count(len(inventory.host(h).gpus), "GPU") for h in chosen}
     shares = (f"{n} on {h} ({len(usable[h].gpus)} of {counts[h]} free)" for h, n in chosen.items())
-    why = f'place = "free": {format_count(workers, "worker")} on the fewest hosts: '
+    why = f"training.workers: {format_count(workers, 'worker')} on the fewest hosts: "
     # The record of the run says it by its hosts: it can be started again.
-    training = inventory.training.copy_with({"place": None, "workers": None})
+    training = inventory.training.copy_with({"workers": None})
     return inventory.copy_with({"hosts": used, "training": training}), why + ", ".join(shares)
 
 
@@ -77,11 +77,11 @@ def _with_workers(host: Host, usable: Mapping[str, Host], chosen: Mapping[str, i
 def _too_few(workers: int, found: int, usable: Mapping[str, Host]) -> PlanError:
     wanted = format_count(workers, "worker")
     if not usable:
-        message = f'place = "free": expected free GPUs for {wanted}; found none'
+        message = f"training.workers: expected free GPUs for {wanted}; found none"
         return PlanError(message, "tfdeploy hosts shows who uses them")
     free = ", ".join(f"{len(each.gpus)} on {name}" for name, each in usable.items())
     return PlanError(
-        f'place = "free": expected room for {wanted}; found room for {found}, with these free '
+        f"training.workers: expected room for {wanted}; found room for {found}, with these free "
         f"GPUs: {free}",
         "tfdeploy hosts shows who uses the others"
         + (f"; --with workers={found} starts fewer" if found else ""),

@@ -19,11 +19,17 @@ from tfdeploy.shared.records import (
     PEER_ERRORS,
     RENDEZVOUS,
     VISIBLE,
+    Directory,
+    Endpoint,
+    Gpus,
     HeartbeatSettings,
     Launch,
+    Limits,
     Notification,
     OutputSelection,
     Policy,
+    Process,
+    QueuePlace,
     visible_devices,
 )
 
@@ -47,6 +53,7 @@ STRAGGLERS_S = 4.0
 MB = 1000 * 1000
 # From a task's directory to the host's copy of the newest checkpoint (see agent/paths.py).
 REPLICA = "../../replica"
+NO_TURN = QueuePlace()
 
 
 def make(
@@ -70,39 +77,54 @@ def maker(
     secret: str,
     secrets: Mapping[str, str] = {},
     age_s: float = 0.0,
-    submitted: int = 0,
-    priority: int = 0,
+    turn: QueuePlace = NO_TURN,
 ) -> Callable[[Sequence[Placement]], tuple[Launch, ...]]:
     """Return the function that makes the launches of some placements: with many hosts, those of all
     need much memory, and what they have in common much time.
 
     Each task gets a secret of its own, made from `secret`, which the chief gets; `secrets` has the
     value of each of training.secrets by its name; `age_s` is the time since the run was first
-    started; `submitted` and `priority` are those of a queued run. The function raises PlanError for
-    an unknown {field}, this one for more replicas than other hosts, or for more tasks than a
-    program can be passed.
+    started; `turn` is that of a queued run. The function raises PlanError for an unknown {field},
+    this one for more replicas than other hosts, or for more tasks than a program can be passed.
     """
     heartbeat = _heartbeat(inventory.training, plan, secret)
     hosts = {host.name: host for host in inventory.hosts}
 
     def make_some(placements: Sequence[Placement]) -> tuple[Launch, ...]:
-        launches = [
-            _launch(inventory, plan, p, hosts[p.host], names, heartbeat) for p in placements
-        ]
-        for each in launches:
-            refuse_too_long(each, len(plan.placements))
-        common = {
-            "secrets": dict(secrets),
-            "age_s": age_s,
-            "submitted": submitted,
-            "priority": priority,
-        }
-        return tuple(replace(each, **common) for each in launches)
+        return tuple(map(make_one, placements))
+
+    def make_one(placement: Placement) -> Launch:
+        training, host = inventory.training, hosts[placement.host]
+        values = roles.values_of(inventory, plan, placement, names)
+        notification = Notification()
+        if placement == plan.chief and inventory.notify.given:
+            notification = notify(inventory, plan, names.run, names.name)
+        launch = Launch(
+            project=inventory.project,
+            run=names.run,
+            task=str(placement.task),
+            process=_process(inventory, plan, placement, names, values, secrets),
+            directory=_directory(inventory, plan, placement, names, values),
+            endpoint=_endpoint(inventory, plan, placement, values["task"]),
+            gpus=_gpus(host, placement),
+            limits=_limits(training, plan, placement, age_s),
+            policy=_policy(inventory.restart, placement.task.job, alone=len(plan.placements) == 1),
+            heartbeat=_own_heartbeat(heartbeat, plan, placement),
+            outputs=_outputs(training, plan, placement),
+            notify=notification,
+            turn=turn,
+        )
+        if inventory.trials.points:
+            launch = trials.in_slot(launch, inventory)
+        refuse_too_long(launch, len(plan.placements))
+        return launch
 
     return make_some
 
 
 def _heartbeat(training: Training, plan: Plan, secret: str) -> HeartbeatSettings:
+    has_copies = training.replicas or plan.evaluators
+    copies = replica_placements(training, plan) if has_copies else []
     return HeartbeatSettings(
         address=plan.chief.address,
         port=plan.heartbeat_port,
@@ -110,7 +132,7 @@ def _heartbeat(training: Training, plan: Plan, secret: str) -> HeartbeatSettings
         chief=str(plan.chief.task),
         tasks=[str(p.task) for p in plan.placements],
         needed=plan.needed,
-        replicas=[str(p.task) for p in replica_placements(training, plan)],
+        replicas=[str(p.task) for p in copies],
         orphan_timeout_s=training.orphan_timeout_s,
         launch_name=hashlib.sha256(secret.encode()).hexdigest()[:16],
     )
@@ -122,9 +144,7 @@ def stragglers_s(training: Training, plan: Plan) -> float | None:
     Without a ps each worker is a trainer that ends by itself, and may write results afterwards.
     """
     ends_with = training.ends_with or ("chief" if "ps" in plan.cluster else "all")
-    if ends_with == "chief" and training.stragglers_s is None:
-        return STRAGGLERS_S
-    return training.stragglers_s
+    return STRAGGLERS_S if ends_with == "chief" else None
 
 
 def replica_placements(training: Training, plan: Plan) -> list[Placement]:
@@ -154,79 +174,95 @@ def _links(training: Training, plan: Plan, placement: Placement) -> dict[str, st
     """Return the symbolic link through which an evaluator finds the chief's checkpoints at its own
     `checkpoint_dir`. An absolute path has no link: the user has to share it."""
     path = posixpath.normpath(training.checkpoint_dir)
-    if placement.task.job != "evaluator" or path == "." or path.startswith("/"):
+    if path == "." or path.startswith("/"):
         return {}
     chief = f"../../{plan.chief.task.file_name}/work/{path}"
     target = chief if placement.host == plan.chief.host else REPLICA
     return {path: posixpath.relpath(target, posixpath.dirname(path) or ".")}
 
 
-def _launch(
+def _process(
     inventory: Inventory,
     plan: Plan,
     placement: Placement,
-    host: Host,
     names: RunNames,
-    heartbeat: HeartbeatSettings,
-) -> Launch:
+    values: Mapping[str, str],
+    secrets: Mapping[str, str],
+) -> Process:
+    training = inventory.training
+    env = _env(training, plan, placement, inventory.host(placement.host), values)
+    return Process(
+        argv=_argv(training, plan, placement, values),
+        env=env,
+        secrets=dict(secrets),
+        environment=names.environments.get(placement.host, ""),
+    )
+
+
+def _directory(
+    inventory: Inventory,
+    plan: Plan,
+    placement: Placement,
+    names: RunNames,
+    values: Mapping[str, str],
+) -> Directory:
     training, job = inventory.training, placement.task.job
-    own_heartbeat = heartbeat.of(str(placement.task))
-    values = roles.values_of(inventory, plan, placement, names)
-    is_at_chief = host.name == plan.chief.host
-    ready = frameworks.ready(training, plan, placement)
-    meets = ready == RENDEZVOUS and placement.port is not None
-    return Launch(
-        project=inventory.project,
-        run=names.run,
-        job=job,
-        index=placement.task.index,
+    return Directory(
         release=names.release,
-        argv=[*_argv(training, plan, placement, values), *trials.flags(inventory)],
-        env={
-            **_env(training, plan, placement, host, values),
-            **trials.environment(inventory.trials),
+        checkpoint_dir=training.checkpoint_dir,
+        data={
+            place: names.data[place] for place, each in inventory.data.items() if job in each.jobs
         },
-        trials=trials.settings(inventory.trials),
         files={
             place: roles.fill_template(text, values, f"training.role_files.{place}")
             for place, text in training.role_files.items()
         },
-        links=_links(training, plan, placement),
-        ready=ready,
-        master_port=plan.chief.port if meets else None,
-        outputs=_outputs(training, plan, placement),
-        name=values["task"],
-        network=inventory.network,
-        notify=_notify(inventory, plan, placement, names),
-        port=placement.port,
-        gpus=list(placement.gpus),
-        gpu_choice=list(placement.gpu_choice),
-        checkpoint_dir=training.checkpoint_dir,
-        no_proxy=[*plan.addresses],
-        ready_timeout_s=training.ready_timeout_s,
-        stop_grace_s=training.stop_grace_s,
-        linger_s=training.evaluator_grace_s if job == "evaluator" else stragglers_s(training, plan),
-        max_duration_s=training.max_duration_s,
-        idle_gpu_stop_s=training.idle_gpu_stop_s,
-        log_limit_bytes=training.log_limit_mb * MB,
-        policy=_policy(inventory.restart, job, alone=len(plan.placements) == 1),
-        # A host need not be able to connect to its own address.
-        heartbeat=replace(own_heartbeat, address="localhost") if is_at_chief else own_heartbeat,
-        data={
-            place: names.data[place] for place, each in inventory.data.items() if job in each.jobs
-        },
-        environment=names.environments.get(host.name, ""),
-        gpus_shared=host.gpus_shared,
-        exclude_sick=host.exclude_sick,
-        address=placement.address,
+        links=_links(training, plan, placement) if job == "evaluator" else {},
     )
 
 
-def _notify(
-    inventory: Inventory, plan: Plan, placement: Placement, names: RunNames
-) -> Notification:
-    is_chief = placement == plan.chief
-    return notify(inventory, plan, names.run, names.name) if is_chief else Notification()
+def _endpoint(inventory: Inventory, plan: Plan, placement: Placement, name: str) -> Endpoint:
+    ready = frameworks.ready(inventory.training, plan, placement)
+    meets = ready == RENDEZVOUS and placement.port is not None
+    return Endpoint(
+        port=placement.port,
+        no_proxy=[*plan.addresses],
+        address=placement.address,
+        name=name,
+        ready=ready,
+        master_port=plan.chief.port if meets else None,
+        network=inventory.network,
+    )
+
+
+def _gpus(host: Host, placement: Placement) -> Gpus:
+    return Gpus(
+        indexes=list(placement.gpus),
+        choice=list(placement.gpu_choice),
+        shared=host.gpus_shared,
+        exclude_sick=host.exclude_sick,
+    )
+
+
+def _limits(training: Training, plan: Plan, placement: Placement, age_s: float) -> Limits:
+    evaluates = placement.task.job == "evaluator"
+    return Limits(
+        ready_timeout_s=training.ready_timeout_s,
+        stop_grace_s=training.stop_grace_s,
+        linger_s=training.evaluator_grace_s if evaluates else stragglers_s(training, plan),
+        max_duration_s=training.max_duration_s,
+        idle_gpu_stop_s=training.idle_gpu_stop_s,
+        age_s=age_s,
+    )
+
+
+def _own_heartbeat(
+    heartbeat: HeartbeatSettings, plan: Plan, placement: Placement
+) -> HeartbeatSettings:
+    own = heartbeat.of(str(placement.task))
+    # A host need not be able to connect to its own address.
+    is_at_chief = placement.host == plan.chief.host
+    return replace(own, address="localhost") if is_at_chief else own
 
 
 def _policy(restart: Restart, job: str, *, alone: bool) -> Policy:
@@ -246,8 +282,8 @@ def _outputs(training: Training, plan: Plan, placement: Placement) -> OutputSele
     checkpoints = training.checkpoint_dir if is_chief and entries else ""
     folders = [path for path in (*entries, checkpoints) if path.startswith("/")]
     expressions = gitignore.to_expressions(training.key_path(job, "outputs"), patterns)
-    is_copied = training.replicas or _host_of_remote_evaluator(training, plan)
-    if not is_chief or not is_copied:
+    is_read = bool(plan.evaluators) and _host_of_remote_evaluator(training, plan) is not None
+    if not is_chief or not (training.replicas or is_read):
         return OutputSelection(expressions, folders)
     copied_from = "" if training.replicas else posixpath.normpath(training.checkpoint_dir)
     return OutputSelection(expressions, folders, training.outputs_limit_mb * MB, copied_from)
@@ -298,18 +334,17 @@ def _env(
 
 def _hook_env(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
     """Return the variables that enable the hooks of tfdeploy/inside in the training process."""
-    trains = placement.task.job in ("worker", "chief")
+    trains, has_ps = placement.task.job in ("worker", "chief"), "ps" in plan.cluster
     return {
-        **_checkpoint_device(training, plan, placement),
-        **({"TFDEPLOY_END_AT_EXIT": "1"} if trains and "ps" in plan.cluster else {}),
+        **(_checkpoint_device(training, plan, placement) if has_ps else {}),
+        **({"TFDEPLOY_END_AT_EXIT": "1"} if trains and has_ps else {}),
         **({"TFDEPLOY_SAVE_ON_STOP": "1"} if trains and training.save_on_stop else {}),
     }
 
 
 def _checkpoint_device(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
     """Return the device on which Saver must run so that checkpoints need no shared file system."""
-    on_chief = training.checkpoints_on_chief and "ps" in plan.cluster
-    if not on_chief or not placement.task.in_cluster:
+    if not training.checkpoints_on_chief or not placement.task.in_cluster:
         return {}
     chief = roles.script_task(training, plan.chief.task)
     return {"TFDEPLOY_CHECKPOINT_DEVICE": f"/job:{chief.job}/task:{chief.index}/device:CPU:0"}

@@ -36,7 +36,7 @@ class LinkEnd:
     interface: str | None = None
     """Its network interface; null for loopback."""
     card_bits_s: float | None = None
-    """The speed at which the card of the interface runs; null if it does not say."""
+    """The speed of its card."""
 
     @property
     def words(self) -> str:
@@ -46,14 +46,14 @@ class LinkEnd:
 
 @dataclass(frozen=True)
 class Link:
-    """One direction of a measured link between two hosts whose tasks talk to each other."""
+    """One direction of a measured link."""
 
     source: LinkEnd
     """The end that sent."""
     target: LinkEnd
     """The end that received."""
     bits_s: float | None = None
-    """How many bits arrived in a second; null if it could not be measured."""
+    """How many bits arrived in a second."""
     round_trip_s: float | None = None
     """The seconds of a round trip."""
     error: str | None = None

@@ -26,14 +26,16 @@ def make_plan(inventory: Inventory, addresses: Mapping[str, str]) -> Plan:
     Raises PlanError if no cluster results: no chief or two, fewer GPUs or ports than tasks need,
     one port of one machine twice, or an address that other machines can't connect to.
     """
-    _refuse_unreachable_addresses(inventory, addresses)
+    if len(inventory.hosts) > 1:
+        _refuse_unreachable_addresses(inventory, addresses)
     counters = dict.fromkeys(JOBS, 0)
     placements: list[Placement] = []
     for host in inventory.hosts:
         if not host.spare:
             placements += _place_on_host(inventory, host, addresses[host.name], counters)
     _refuse_wrong_counts(counters)
-    _refuse_shared_ports(placements)
+    if len(placements) > 1:
+        _refuse_shared_ports(placements)
     in_order = tuple(sorted(placements, key=lambda placement: placement.task))
     chief = Plan(in_order, PORT_PENDING).chief
     return Plan(in_order, _heartbeat_port(inventory.host(chief.host), chief.address, in_order))
@@ -179,7 +181,7 @@ def _refuse_shared_ports(placements: list[Placement]) -> None:
 
 
 def _refuse_unreachable_addresses(inventory: Inventory, addresses: Mapping[str, str]) -> None:
-    for host in inventory.hosts if len(inventory.hosts) > 1 else ():
+    for host in inventory.hosts:
         if is_loopback(addresses[host.name]) and host.address is None:
             raise PlanError(
                 f"hosts.{host.name}: its address is {addresses[host.name]}, "

@@ -36,12 +36,11 @@ class Placement:
     address: str
     """The address at which other tasks reach it."""
     port: int | None
-    """Its port; null for a task without one; 0 in a plan if the start chooses it."""
+    """Its port; 0 in a plan if the start chooses it."""
     gpus: tuple[int, ...]
     """The indices of its GPUs; without any, it sees none."""
     gpu_choice: tuple[int, ...] = ()
-    """The GPUs of which its host chooses free ones when it starts, as many as `gpus` has; empty if
-    they are fixed, or chosen already."""
+    """The GPUs from which its host chooses at the start."""
 
     @property
     def gpu_names(self) -> str:

@@ -70,9 +70,6 @@ def role_arguments(training: Training, plan: Plan, placement: Placement) -> tupl
         case "flags":
             hosts = (f"--{name}_hosts={','.join(a)}" for name, a in cluster)
             return (f"--job_name={task.job}", f"--task_index={task.index}", *hosts)
-        case "dashed":
-            hosts = (f"--{name}-hosts={','.join(a)}" for name, a in cluster)
-            return (f"--job-name={task.job}", f"--task-index={task.index}", *hosts)
         case "positional":
             return (task.job, str(task.index))
         case _:
@@ -186,25 +183,26 @@ def values_of(
     python = inventory.host(placement.host).task_python(inventory.project, environment)
     values = {
         **template_fields(plan, placement, inventory.training, python),
-        **data_fields(inventory, placement.task.job),
+        **(data_fields(inventory, placement.task.job) if inventory.data else {}),
         "run": names.run,
         "release": names.release,
         "name": names.name or names.run,
     }
-    params = trials.fields(inventory.trials)
-    for name in inventory.trials.params.keys() & {*values, trials.REPEAT} if params else ():
+    if not inventory.trials.points:
+        return values
+    for name in inventory.trials.params.keys() & {*values, trials.REPEAT}:
         raise PlanError(
             f"trials.params: {name} is the name of a {{field}} of commands",
             "give the option another name",
         )
-    return {**values, **params}
+    return {**values, **trials.fields(inventory.trials)}
 
 
 def check_word_fields(
     inventory: Inventory, plan: Plan, names: RunNames, words: Sequence[str]
 ) -> None:
     """Raise PlanError for an unknown {field} in the words that the command line adds."""
-    for placement in plan.placements if words else ():
+    for placement in plan.placements:
         if getattr(inventory.training, placement.task.job).command is None:
             values = values_of(inventory, plan, placement, names)
             for word in words:

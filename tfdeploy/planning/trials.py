@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.config.cluster import JOBS
 from tfdeploy.errors import PlanError
 from tfdeploy.planning.placing import gpus_per_task
+from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import TrialSettings, parameter_mark
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.config.inventory import Host, Inventory, Training
     from tfdeploy.config.models import Trials
+    from tfdeploy.shared.records import Launch
 
 MAX_TRIALS = 10_000
 REPEAT = "repeat"  # the parameter that numbers the repetitions of a combination
@@ -143,7 +145,7 @@ def _text(value: Any) -> str:
 
 def fields(trials: Trials) -> dict[str, str]:
     """Return the {field} of each parameter; a host replaces its value when it starts a trial."""
-    return {name: parameter_mark(name) for name in trials.points[0]} if trials.points else {}
+    return {name: parameter_mark(name) for name in trials.points[0]}
 
 
 def flags(inventory: Inventory) -> list[str]:
@@ -164,14 +166,19 @@ def _templates(training: Training) -> Iterator[str]:
 
 
 def environment(trials: Trials) -> dict[str, str]:
-    """Return the variables that number a trial, and its repetition."""
-    repeat = {"TFDEPLOY_REPEAT": fields(trials)[REPEAT]} if trials.repeat > 1 else {}
-    return {"TFDEPLOY_TRIAL": parameter_mark(), **repeat} if trials.points else {}
+    """Return the variable that numbers a trial."""
+    return {"TFDEPLOY_TRIAL": parameter_mark()}
 
 
-def settings(trials: Trials) -> TrialSettings:
-    """Return what the hosts need to run the trials."""
-    objective, mode = trials.goal
-    return TrialSettings(
-        [*trials.points], objective, mode, trials.stop_bad, trials.attempts, trials.lost_after_s
+def in_slot(launch: Launch, inventory: Inventory) -> Launch:
+    """Return the launch of a slot: with the parameters of its trials, and what it needs to run
+    them."""
+    found = inventory.trials
+    objective, mode = found.goal
+    settings = TrialSettings([*found.points], objective, mode, found.stop_bad, found.attempts)
+    process = replace(
+        launch.process,
+        argv=[*launch.process.argv, *flags(inventory)],
+        env={**launch.process.env, **environment(found)},
     )
+    return replace(launch, process=process, trials=settings)

@@ -1,4 +1,4 @@
-"""Recognize tfdeploy's own files in a source tree: hosts files, and pages of `report`."""
+"""Recognize tfdeploy's own files in a source tree: hosts files, and pages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIXES = (".toml", ".html")  # that they have, in any case
-MARK = b'<meta name="generator" content="tfdeploy">'  # near the start of a page of `report`
+MARK = b'<meta name="generator" content="tfdeploy">'  # near the start of a page
 START_BYTES = 4096  # in which the mark is
 MAX_TOML_BYTES = 16_000_000  # no hosts file is larger (config/inventory.py)
 HOSTS_FILE_KEYS = {"project", "training", "hosts"}
 
 
 def is_by_product(file: Path) -> bool:
-    """Return whether this file is a hosts file or a page of `report`. Raises OSError."""
+    """Return whether this file is a hosts file or a page that tfdeploy wrote. Raises OSError."""
     suffix = file.suffix.lower()
     if suffix == ".toml":
         return is_hosts_file(file)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-TIMEOUT_S = 10.0
+GIT_TIMEOUT_S = 10.0  # of a command that reads few objects
 MAX_CHANGES = 50  # files that are compared
 MAX_FILE_BYTES = 1 << 18
 MAX_LINES = 5000  # of a file: difflib takes seconds for more, if many of them are equal
@@ -64,7 +64,7 @@ class GitError(ValueError):
         self.code = code
 
 
-def run(root: Path, *words: str, timeout_s: float = TIMEOUT_S) -> bytes:
+def run(root: Path, *words: str, timeout_s: float = GIT_TIMEOUT_S) -> bytes:
     """Return what git prints in the folder `root`. Raises OSError, and GitError if it fails, prints
     more than MAX_LISTING bytes, or takes longer than `timeout_s`."""
     with (

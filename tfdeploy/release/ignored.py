@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RULES = ("-t", "--cached", "--others", "--ignored", "--exclude-standard", "--directory")
 NOT_IGNORED = 1  # the exit code of check-ignore
 UNTRACKED = "? "  # what -t writes before a path; before one of the index, it is a letter
-TIMEOUT_S = 60.0  # git reads all folders: on a slow disk, a push does it again for longer
+LIST_TIMEOUT_S = 60.0  # git reads all folders: on a slow disk, a push does it again for longer
 # How git says that there is no repository, or only the remains of one.
 NO_REPOSITORY = (
     *("not a git repository", "invalid gitfile format"),
@@ -85,7 +85,7 @@ def _list(root: Path, *words: str) -> list[str] | None:
     try:
         if top != root and _is_ignored(root):
             return None
-        listed = git.run(root, "ls-files", "-z", *words, timeout_s=TIMEOUT_S)
+        listed = git.run(root, "ls-files", "-z", *words, timeout_s=LIST_TIMEOUT_S)
     except (OSError, git.GitError) as error:
         if any(words in str(error) for words in NO_REPOSITORY):
             return None

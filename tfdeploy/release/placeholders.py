@@ -23,8 +23,6 @@ def submodules(root: Path, empty_folders: Iterable[str], files: Collection[str])
     """Return which of these folders below `root` a .gitmodules file calls a submodule: one of these
     `files`, or that of the repository around `root`."""
     empty = sorted(empty_folders)
-    if not empty:
-        return []
     own = (file for file in files if f"/{file}".endswith(f"/{MODULES}"))
     found = {path for file in own for path in _paths(root / file, file.removesuffix(MODULES))}
     top = next((each for each in root.parents if (each / ".git").exists()), None)

@@ -102,7 +102,7 @@ def take(
 ) -> Release:
     """Read the tree under `root`, without what git ignores, `exclude` (patterns as in .gitignore)
     and `excluded_inodes` (device, inode) leave out; and without notebooks, other hosts files, and
-    pages of `tfdeploy report`, unless a pattern with "!" asks for them.
+    pages that tfdeploy wrote, unless a pattern with "!" asks for them.
 
     Raises PlanError for what can't be the same on every host: a link out of the tree, a name that
     is not UTF-8, a socket or a device; for what is too large to be code (large.py), unless a
@@ -153,7 +153,8 @@ def _read(tree: _Tree) -> Release:
         raise PlanError(f"{tree.key}.path: {tree.root} has no file to push", hint)
     manifest = {path: _entry(tree, path, info) for path, info in infos.items()}
     sizes = {path: info.st_size for path, info in infos.items()}
-    submodules = placeholders.submodules(tree.root, tree.empty_folders, manifest)
+    empty = tree.empty_folders
+    submodules = placeholders.submodules(tree.root, empty, manifest) if empty else []
     return Release(_id(manifest), tree.root, manifest, sizes, tree.pointers, submodules)
 
 

@@ -70,8 +70,8 @@ def _imports(nodes: list[ast.stmt], *, is_optional: bool) -> Iterator[Import]:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from (_import(node, alias, is_optional=is_optional) for alias in node.names)
         else:
-            for body, goes_on in _bodies(node):
-                yield from _imports(body, is_optional=is_optional or goes_on)
+            for body, continues in _bodies(node):
+                yield from _imports(body, is_optional=is_optional or continues)
 
 
 def _import(node: ast.Import | ast.ImportFrom, alias: ast.alias, *, is_optional: bool) -> Import:
@@ -87,7 +87,7 @@ def _import(node: ast.Import | ast.ImportFrom, alias: ast.alias, *, is_optional:
 def _bodies(node: ast.AST) -> Iterator[tuple[list[ast.stmt], bool]]:
     """Yield the blocks of statements in a statement, and whether the program goes on without what
     they import."""
-    goes_on = (
+    continues = (
         (isinstance(node, ast.If) and not _is_main(node.test))
         or (isinstance(node, ast.With) and any(map(_suppresses, node.items)))
         or isinstance(node, ast.ExceptHandler)
@@ -96,7 +96,7 @@ def _bodies(node: ast.AST) -> Iterator[tuple[list[ast.stmt], bool]]:
         blocks = value if isinstance(value, list) else []
         statements = [each for each in blocks if isinstance(each, ast.stmt)]
         if statements:
-            yield statements, goes_on or (name == "body" and _is_tried(node))
+            yield statements, continues or (name == "body" and _is_tried(node))
         for each in blocks:
             if isinstance(each, (ast.ExceptHandler, ast.match_case)):
                 yield from _bodies(each)

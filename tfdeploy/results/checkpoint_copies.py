@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,16 +16,16 @@ from tfdeploy.results.fetch import HOLD_TIMEOUT_S
 from tfdeploy.results.hashes import Hashes
 from tfdeploy.results.run_folder import read_state
 from tfdeploy.shared import filesystem, state_file
-from tfdeploy.shared.protocol.outputs import HashedFile
+from tfdeploy.shared.protocol.outputs import EndHold, HashedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.outputs import FindNewest, HeldCopy
+    from tfdeploy.shared.protocol.outputs import Held, HeldUnit, HoldCopies
 
 CONTROLLER = ""
 NOT_COLLECTED = "its content is not what was collected"
@@ -32,12 +33,12 @@ NOT_COLLECTED = "its content is not what was collected"
 
 @dataclass(frozen=True)
 class CheckpointCopy:
-    """The checkpoint from which a run continues: the newest complete one in its folder."""
+    """The checkpoint from which a run continues."""
 
     KEYS = ("host", "folder", "name", "step")
 
     host: str
-    """The host that had it; "": it was on the controller."""
+    """The host that had it; "": the controller."""
     folder: str
     """Its folder on that host."""
     name: str
@@ -63,23 +64,45 @@ def checkpoint_hosts(fleet: Fleet, *runs: Run) -> list[str]:
     return [host for host in fleet.agents if host in hosts]
 
 
-def find_newest(
-    fleet: Fleet, hosts: Sequence[str], new: Run, request: FindNewest
-) -> CheckpointCopy | None:
+@contextmanager
+def holding_copies(
+    fleet: Fleet, hosts: Sequence[str], request: HoldCopies
+) -> Iterator[dict[str, list[Held]]]:
+    """Have hosts hold the newest good checkpoint in each of their places; yield what each holds."""
+    folders: dict[str, list[str]] = {}
+
+    def hold(agent: Agent) -> list[Held]:
+        with fleet.transfers.begin(agent.host, note="reading its checkpoints"):
+            copies = agent.ask(request, HOLD_TIMEOUT_S).copies
+        folders[agent.host] = [held.folder for held in copies]
+        for held in copies:
+            validate_checkpoints(agent.host, held.units)
+        return copies
+
+    try:
+        yield fleet.each(hosts, hold)
+    finally:
+        with fleet.cancellation.delayed():
+            fleet.outcomes([*folders], lambda agent: agent.ask(EndHold(folders[agent.host])))
+
+
+def choose_newest(held: Mapping[str, Sequence[Held]], old: Run, new: Run) -> CheckpointCopy | None:
     """Return the whole copy with the highest step. Of equal ones, prefer one that is as it was
-    collected, and the nearest to the chief. Say which others are damaged."""
+    collected, and the nearest to the chief. Say which others are damaged, and which are newer than
+    all that the chief's host of `old` and the controller know of: that is only a claim."""
     folder = new.open() / "checkpoints"
     hashes = Hashes(new, folder)
-
-    def find(agent: Agent) -> list[CheckpointCopy]:
-        with fleet.transfers.begin(agent.host, note="reading its checkpoints"):
-            answer = agent.ask(request, HOLD_TIMEOUT_S)
-        validate_checkpoints(agent, answer.copies)
-        for bad in answer.bad:
-            _say_damaged(bad.name, agent.host, bad.error)
-        return [_parse_copy(agent.host, copy, hashes) for copy in answer.copies]
-
-    on_hosts = [copy for found in fleet.each(hosts, find).values() for copy in found]
+    places = [(host, place) for host, copies in held.items() for place in copies]
+    on_hosts = [_parse_copy(host, place.folder, copy, hashes)
+                for host, place in places for copy in place.units]  # fmt: skip
+    bad = [(host, each) for host, place in places for each in place.bad]
+    for host, each in bad:
+        _say_damaged(each.path, host, each.error)
+    chief_host = old.plan.chief.host
+    known = {copy.name for copy in on_hosts if copy.host == chief_host}
+    known |= {each.path for host, each in bad if host == chief_host}
+    if known:  # else the chief's host is lost, or has lost its checkpoints: others have the newest
+        on_hosts = [*_confirmed(on_hosts, chief_host, known, hashes)]
     near = (new.plan.chief.host, CONTROLLER)
     # Older ones of the controller only replace damaged ones: a program may count from the beginning
     # again, and its newest checkpoint then has a lower step.
@@ -99,6 +122,21 @@ def find_newest(
     return chosen
 
 
+def _confirmed(
+    copies: Sequence[CheckpointCopy], host: str, known: Collection[str], hashes: Hashes
+) -> Iterator[CheckpointCopy]:
+    """Yield the copies without those of other hosts that are newer than what the chief's host has,
+    and that were not collected as they are: such a host could have invented them."""
+    newest = max((copy.step or 0 for copy in copies if copy.host == host), default=0)
+    for copy in copies:
+        is_collected = all(hashes.has(file.path, file.sha256) for file in copy.details)
+        if copy.host == host or copy.name in known or is_collected:
+            yield copy
+        elif (copy.step or 0) > newest:
+            text = f"{copy.name} on {copy.host} is not used: {host}, where the chief ran, has none"
+            warnings.warn(f"{text} of that name; --without {host} uses it", Note, stacklevel=2)
+
+
 def _with_hashes(copy: CheckpointCopy, folder: OwnFolder) -> CheckpointCopy:
     """Return a copy of the controller with the sizes and hashes of its files. Raises OSError."""
     digests = parallel.call_each(folder.sha256, copy.files, filesystem.HASH_THREADS)
@@ -110,12 +148,12 @@ def _say_damaged(name: str, place: str, why: str) -> None:
     warnings.warn(f"{name} on {place} is damaged: {why}", Note, stacklevel=2)
 
 
-def _parse_copy(host: str, copy: HeldCopy, hashes: Hashes) -> CheckpointCopy:
-    files, step = tuple(file.path for file in copy.files), state_file.step(copy.name)
+def _parse_copy(host: str, folder: str, copy: HeldUnit, hashes: Hashes) -> CheckpointCopy:
+    files, step = tuple(file.path for file in copy.files), state_file.step(copy.path)
     # A checkpoint without a step may be written again and again under its name.
     is_known = not copy.verified and step is not None
     differs = is_known and _differs(copy.files, hashes)
-    return CheckpointCopy(host, copy.folder, copy.name, step, files, tuple(copy.files), differs)
+    return CheckpointCopy(host, folder, copy.path, step, files, tuple(copy.files), differs)
 
 
 def _differs(files: Iterable[HashedFile], hashes: Hashes) -> bool:

@@ -9,23 +9,13 @@ runs/<run>/outputs/<checkpoint_dir>/ has hard links to its files.
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import AgentError
-from tfdeploy.hosts.agent_session import BULK
+from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.results import hashes
-from tfdeploy.results.fetch import (
-    HOLD_TIMEOUT_S,
-    FileFetch,
-    announced,
-    check_free_space,
-    difference,
-    is_safe_path,
-    released_on_failure,
-)
-from tfdeploy.results.held_files import HeldFiles
+from tfdeploy.results.arrival import Destination, fetch_held
+from tfdeploy.results.fetch import difference, is_safe_path
 from tfdeploy.results.run_folder import (
     checkpoint_outputs,
     exclusive,
@@ -34,16 +24,15 @@ from tfdeploy.results.run_folder import (
     write_state,
 )
 from tfdeploy.shared import state_file
-from tfdeploy.shared.protocol.outputs import HeldCheckpoint, Linked, Pin, PinAnswer, Pinned, Unpin
+from tfdeploy.shared.protocol.outputs import Hold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tfdeploy.folders.own_folder import OwnFolder
-    from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.hosts.pipeline import Pipeline, Steps
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.outputs import HashedFile, Held, HeldUnit
 
 
 @dataclass(frozen=True)
@@ -57,12 +46,12 @@ class Checkpoint:
     files: tuple[str, ...]
     """The names of its files."""
     verified: bool
-    """Whether TensorFlow read every tensor of it, on the chief's host."""
+    """Whether TensorFlow read every tensor of it."""
 
 
 @dataclass(frozen=True)
 class BadCheckpoint:
-    """A checkpoint that TensorFlow could not read to its end. It stays on the host."""
+    """A checkpoint that TensorFlow could not read."""
 
     name: str
     """Its name."""
@@ -75,7 +64,7 @@ class FetchedCheckpoints:
     """The checkpoints that arrived, newest first, and the bad ones that were skipped.
 
     `source` is the folder on the chief's host. `found_names` are a few names from it (None: it is
-    no folder, or an older agent does not report them).
+    no folder).
     """
 
     source: str
@@ -87,97 +76,65 @@ class FetchedCheckpoints:
 def fetch_checkpoints(
     pipeline: Pipeline, run: Run, *, every: bool = False
 ) -> Steps[FetchedCheckpoints]:
-    """Fetch the chief's newest good checkpoint, or `every` one. Raises as `FileFetch` does."""
-    agent, request = pipeline.agent, task_request(run, run.plan.chief)
-    folder = run.open()
-    (folder / "checkpoints").make()
-    incoming = folder / ".incoming"
-    incoming.clean(lambda name: True)  # of an interrupted collect
-    answers = pipeline.send(Pin(**request, every=every), HOLD_TIMEOUT_S).answers()
-    with (
-        released_on_failure(agent, Unpin(**request)),
-        closing(HeldFiles(agent, incoming)) as held,
-    ):
-        yield
-        answer = _read_answers(agent, run, answers, held)
-        arrival = Arrival(pipeline, run, answer, held)
-        if not arrival.large:
-            pipeline.send(Unpin(**request))
-        yield
-        arrival.receive()
-        for checkpoint in answer.checkpoints:
-            arrival.complete(checkpoint)
-            if arrival.large and checkpoint is answer.checkpoints[-1]:
-                pipeline.send(Unpin(**request))
-                pipeline.flush()
-            arrival.install(checkpoint)
-    incoming.delete()  # also remains of older collects
+    """Fetch the chief's newest good checkpoint, or `every` one. Raises as `fetch_held` does, and
+    TransferFailed if a file differs from the host's."""
+    destination = _Checkpoints(pipeline.agent.host, run)
+    request = Hold(**task_request(run, run.plan.chief), every=every)
+    held = yield from fetch_held(pipeline, request, destination)
     return FetchedCheckpoints(
-        answer.checkpoint_dir,
-        tuple(_parse(checkpoint) for checkpoint in answer.checkpoints),
-        tuple(BadCheckpoint(bad.name, bad.error) for bad in answer.bad),
-        None if answer.there is None else tuple(answer.there),
+        held.source,
+        tuple(_parse(checkpoint) for checkpoint in held.units),
+        tuple(BadCheckpoint(bad.path, bad.error) for bad in held.bad),
+        None if held.there is None else tuple(held.there),
     )
 
 
-class Arrival:
-    """The files that the controller lacks. If they are small they are requested in the pipeline,
-    otherwise they come over a connection of their own: `large` are these."""
+class _Checkpoints(Destination):
+    """The folder checkpoints/ of a run."""
 
-    def __init__(self, pipeline: Pipeline, run: Run, pinned: Pinned, held: HeldFiles) -> None:
-        self._run, self._pinned, self._held, agent = run, pinned, held, pipeline.agent
-        self._folder, self._outputs = run.open() / "checkpoints", checkpoint_outputs(run)
-        self._expected = {f.path: f for found in pinned.checkpoints for f in found.files}
-        self._missing = {found.name: self._lacking(found) for found in pinned.checkpoints}
-        missing = [name for names in self._missing.values() for name in names]
-        if not set(missing).intersection(held.early):  # its checkpoint is bad
-            held.close()
-        absent = [name for name in missing if name not in held.early and not self._link(name)]
-        held.folder = held.folder.within(announced(self._sum(missing)))
-        check_free_space(agent, held.folder, {name: self._expected[name].size for name in absent})
-        small = absent if self._sum(absent) <= BULK else []
-        self.large = {*held.early, *absent}.intersection(missing).difference(small)
-        self._fetch = FileFetch(pipeline, pinned.pin, held.folder, small, self._sum(small))
+    note = "reading its checkpoints"
 
-    def receive(self) -> None:
-        """Write the small files."""
-        self.large.update(self._fetch.receive())
+    def __init__(self, host: str, run: Run) -> None:
+        folder = run.open()
+        super().__init__(folder / ".incoming")
+        self._host, self._run = host, run
+        self._folder, self._outputs = folder / "checkpoints", checkpoint_outputs(run)
+        self._folder.make()
+        self.incoming.clean(lambda name: True)  # of an interrupted collect
 
-    def complete(self, checkpoint: HeldCheckpoint) -> None:
-        """Wait until the large files of a checkpoint are here. Raises as `HeldFiles.fetch` does."""
-        wanted = [name for name in self._missing[checkpoint.name] if name in self.large]
-        self._held.complete(self._pinned.pin, {name: self._expected[name] for name in wanted})
+    def check(self, held: Held) -> None:
+        validate_checkpoints(self._host, held.units)
 
-    def install(self, checkpoint: HeldCheckpoint) -> None:
-        """Verify the files of a checkpoint, then move them into checkpoints/. Raises
-        TransferFailed if a file differs.
+    def lacking(self, unit: HeldUnit) -> Sequence[HashedFile]:
+        """Return the files that differ on the controller, and the checkpoint's index."""
+        index = f"{unit.path}{state_file.INDEX}"
+        differ = [file for file in unit.files if difference(self._folder, file)]
+        return differ and [f for f in unit.files if f in differ or f.path == index]
 
-        All files get the times that they have on their host, also those that were here: by the
-        same content and the same time `prune` knows that the controller has them.
-        """
-        missing = self._missing[checkpoint.name]
-        self._held.verify(self._expected[name] for name in missing)
-        reported = self._pinned.mtimes_ns or {}
-        times = {f.path: reported[f.path] for f in checkpoint.files if f.path in reported}
-        newest = self._pinned.checkpoints[0].name
-        hashes.store(self._run, self._folder, [self._expected[name] for name in missing])
-        install(self._held.folder, self._folder, missing, times, newest)
-
-    def _lacking(self, checkpoint: HeldCheckpoint) -> list[str]:
-        """Return the files of a checkpoint that differ on the controller, and its index."""
-        names = [file.path for file in checkpoint.files if difference(self._folder, file)]
-        index = f"{checkpoint.name}{state_file.INDEX}"
-        return state_file.index_last({*names, index}) if names else []
-
-    def _link(self, name: str) -> bool:
-        """Take a file that has arrived as an output before; return whether there is one."""
-        if difference(self._outputs, self._expected[name]):
+    def take(self, file: HashedFile) -> bool:
+        """Take a file that has arrived as an output before."""
+        if difference(self._outputs, file):
             return False
-        self._outputs.give(name, self._held.folder)
+        self._outputs.give(file.path, self.incoming)
         return True
 
-    def _sum(self, names: Iterable[str]) -> int:
-        return sum(self._expected[name].size for name in names)
+    def groups(self, units: Sequence[HeldUnit]) -> Sequence[Sequence[HeldUnit]]:
+        return [[unit] for unit in units]
+
+    def refuse(self, damaged: Mapping[str, str]) -> None:
+        refuse_damaged(self._host, damaged)
+
+    def install(self, units: Sequence[HeldUnit], files: Sequence[HashedFile], held: Held) -> None:
+        """Move the files of a checkpoint into checkpoints/.
+
+        All of its files get the times that they have on their host, also those that were here: by
+        the same content and the same time `prune` knows that the controller has them.
+        """
+        own = {file.path for unit in units for file in unit.files}
+        times = {path: time for path, time in held.mtimes_ns.items() if path in own}
+        hashes.store(self._run, self._folder, files)
+        names = [file.path for file in files]
+        install(self.incoming, self._folder, names, times, held.units[0].path)
 
 
 def remove_checkpoint(run: Run, old: Checkpoint, newest: Checkpoint, transfers: Transfers) -> None:
@@ -190,60 +147,29 @@ def remove_checkpoint(run: Run, old: Checkpoint, newest: Checkpoint, transfers: 
         write_state(folder, newest.name)
 
 
-def validate_checkpoints(agent: Agent, checkpoints: Sequence[HeldCheckpoint]) -> None:
+def validate_checkpoints(host: str, checkpoints: Sequence[HeldUnit]) -> None:
     """Raise AgentError unless each is a complete set of plain file names with sizes.
 
     A host could otherwise have files written outside of the folder that is meant for them.
     """
     for checkpoint in checkpoints:
         files = [file.path for file in checkpoint.files]
-        for name in (checkpoint.name, *files):
+        for name in (checkpoint.path, *files):
             if not is_safe_path(name) or "/" in name:
-                raise AgentError(
-                    agent.host, f"it names a checkpoint file {name!r}, which is refused"
-                )
+                raise AgentError(host, f"it names a checkpoint file {name!r}, which is refused")
         valid = all(file.size >= 0 for file in checkpoint.files)
-        if not valid or state_file.file_set(files, checkpoint.name) != sorted(files):
-            raise AgentError(
-                agent.host, f"its checkpoint {checkpoint.name} is incomplete and was refused"
-            )
+        if not valid or state_file.file_set(files, checkpoint.path) != sorted(files):
+            message = f"its checkpoint {checkpoint.path} is incomplete and was refused"
+            raise AgentError(host, message)
 
 
-def _read_answers(agent: Agent, run: Run, answers: Iterator[PinAnswer], held: HeldFiles) -> Pinned:
-    """Return the last answer to `pin`. With the first one `held` begins."""
-    pinned: Pinned | None = None
-    with agent.transfers.begin(agent.host, note="reading its checkpoints"):
-        for answer in answers:
-            if isinstance(answer, Linked):
-                validate_checkpoints(agent, answer.checkpoints)
-                held.begin(answer.linked, _absent_files(run, answer))
-            elif isinstance(answer, Pinned):
-                validate_checkpoints(agent, answer.checkpoints)
-                pinned = answer
-    if not pinned:
-        raise AgentError(agent.host, "it did not say which of its checkpoints are good")
-    return pinned
+def refuse_damaged(host: str, damaged: Mapping[str, str]) -> None:
+    """Raise TransferFailed if a file has arrived damaged."""
+    for name, text in damaged.items():
+        hint = "tfdeploy collect fetches it again"
+        raise TransferFailed(host, f"{name} arrived with {text}", hint)
 
 
-def _absent_files(run: Run, linked: Linked) -> dict[str, int]:
-    """Return the sizes of the linked files that are certainly not on the controller; none if they
-    are so small that they come faster over the same session."""
-    folder = run.open() / "checkpoints"
-    files = [file for checkpoint in linked.checkpoints for file in checkpoint.files]
-    outputs = checkpoint_outputs(run)
-    absent = {
-        f.path: f.size
-        for f in files
-        if f.size not in (_size(folder, f.path), _size(outputs, f.path))
-    }
-    return absent if sum(absent.values()) > BULK else {}
-
-
-def _size(folder: OwnFolder, name: str) -> int | None:
-    info = folder.stat(name)
-    return info.st_size if info else None
-
-
-def _parse(checkpoint: HeldCheckpoint) -> Checkpoint:
+def _parse(checkpoint: HeldUnit) -> Checkpoint:
     files = tuple(file.path for file in checkpoint.files)
-    return Checkpoint(checkpoint.name, checkpoint.step, files, checkpoint.verified)
+    return Checkpoint(checkpoint.path, checkpoint.step, files, checkpoint.verified)

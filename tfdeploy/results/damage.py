@@ -13,8 +13,8 @@ from tfdeploy.results.fetch import HOLD_TIMEOUT_S
 from tfdeploy.results.hashes import Hashes
 from tfdeploy.results.run_folder import outputs_folder, task_request
 from tfdeploy.results.units import local_path
-from tfdeploy.shared.protocol.outputs import CollectedFile, CollectedUnit, CompareUnits
-from tfdeploy.shared.units import SET, Unit
+from tfdeploy.shared.protocol.outputs import CollectedFile, CollectedUnit, CompareUnits, Unit
+from tfdeploy.shared.units import SET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

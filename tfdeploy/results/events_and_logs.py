@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.folders.own_folder import Budget
-from tfdeploy.results.fetch import GrowingFetch, announced
+from tfdeploy.results.fetch import FileFetch, announced
 from tfdeploy.results.run_folder import task_request
 from tfdeploy.shared.event_records import EVENTS
 from tfdeploy.shared.filesystem import GONE
 from tfdeploy.shared.protocol.outputs import ListEvents
 from tfdeploy.shared.protocol.reports import Logs
+from tfdeploy.shared.records import MAX_LOG_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 # What one collect may add of a task's event files. Nobody announces their size, because they grow.
 EVENTS_BYTES = 4 << 30
-MB = 1 << 20
 MAX_NAMED = 3
 HISTORIES = ("history", "gpus", "pace", "trials")
 
@@ -58,7 +58,7 @@ def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[Fe
     below = "" if _is_first(run, placement) else f"/{placement.task.file_name}"
     dest = (run.open() / f"events{below}").within(Budget(EVENTS_BYTES))
     fetches = [
-        (source, GrowingFetch(pipeline, source, dest, files)) for source, files in folders.items()
+        (source, FileFetch(pipeline, source, dest, files)) for source, files in folders.items()
     ]
     yield
     missing = [path for source, fetch in fetches for path in _paths(source, fetch.receive())]
@@ -81,14 +81,13 @@ def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) ->
     listed = pipeline.send(Logs(run.inventory.project, run.id))
     yield
     answer = listed.answer()
-    limit = len(placements) * run.inventory.training.log_limit_mb * MB
-    dest = (run.open() / "logs").within(announced(limit))
+    dest = (run.open() / "logs").within(announced(len(placements) * MAX_LOG_BYTES))
     tasks = [placement.task.file_name for placement in placements]
     names = [f"{task}.log" for task in tasks]
     histories = [f"{task}.{name}.jsonl" for task in tasks for name in HISTORIES]
     wanted = [*(name for log in names for name in (f"{log}.1", log)), *histories]
     present = [name for name in wanted if name in answer.names]
-    fetch = GrowingFetch(pipeline, answer.folder, dest, present)
+    fetch = FileFetch(pipeline, answer.folder, dest, present)
     yield
     missing = {**_gone(tasks, answer.names), **fetch.receive()}
     arrived = {*present}.difference(missing)

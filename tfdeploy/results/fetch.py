@@ -4,12 +4,10 @@ names that stay in their folder, budgets, and the space of the disk."""
 from __future__ import annotations
 
 import base64
-import hashlib
 import zlib
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfdeploy.errors import AgentError, HostError, TransferFailed
+from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.folders.disk_errors import describe_full, where_space_is
 from tfdeploy.folders.own_folder import MAX_NAMES, Budget, parts_below
 from tfdeploy.formatting.humanize import format_size
@@ -17,17 +15,16 @@ from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.shared.protocol.reports import Piece, ReadFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline
-    from tfdeploy.shared.protocol.message import Done, Request
     from tfdeploy.shared.protocol.outputs import HashedFile
 
 GROWTH_BYTES = 64 << 20
 MIN_PIECE = 1 << 16  # bytes of all pieces of a file but the last one
-MISSING = "is gone, or larger than one transfer takes"  # an older agent does not say more
+MISSING = "is gone, or larger than one transfer takes"
 SILENCE_S = 60.0
 # A host copies, reads and hashes what it holds before it answers: 100 GB, twice, at 100 MB/s.
 HOLD_TIMEOUT_S = 2000.0
@@ -36,8 +33,9 @@ HOLD_TIMEOUT_S = 2000.0
 class FileFetch:
     """Regular files of a host's folder, requested in a pipeline.
 
-    Of a file that has grown since the last fetch, only the new part is sent. `total` is the size of
-    all files in bytes, for the progress display (None: unknown).
+    Of a file that has grown since the last fetch, only the new part is sent, and written in place:
+    programs of the controller read files while they grow. `total` is the size of all files in
+    bytes, for the progress display (None: unknown).
     """
 
     def __init__(
@@ -59,13 +57,9 @@ class FileFetch:
                 raise AgentError(self._agent.host, message)
         self._present = {name: self._size_and_hash(name) for name in files}
         have = [(name, *present) for name, present in self._present.items()]
-        self._limit = self._most_missing()
+        self._limit = dest.budget.bytes if dest.budget else GROWTH_BYTES
         request = ReadFiles(source, have, self._limit)
         self._reply = pipeline.send(request, SILENCE_S) if files else None
-
-    def _most_missing(self) -> int:
-        """Return how many bytes of a file may be missing; with more, the file does not come."""
-        return BULK
 
     def receive(self) -> dict[str, str]:
         """Write what arrives; return why the other files did not come, by their names.
@@ -110,49 +104,20 @@ class FileFetch:
         return data
 
     def _write(self, piece: Piece, data: bytes) -> None:
-        """Write data after what is there: an interruption between two pieces loses nothing."""
-        before = self._dest.head(piece.path, piece.begin) if piece.begin else ()
-        self._dest.write(piece.path, (*before, data), piece.mtime_ns)
-
-    def _size_and_hash(self, name: str) -> tuple[int, str]:
-        """Return what the controller has of a file; (0, "") if it is too large to read and hash."""
-        if not 0 < self._dest.size(name) <= BULK:
-            return 0, ""
-        content = self._dest.read(name, BULK)
-        return len(content), hashlib.sha256(content).hexdigest()
-
-
-class GrowingFetch(FileFetch):
-    """Files that programs of the controller read while they grow: they are continued in place,
-    whatever their size, within the budget of `dest`."""
-
-    def _most_missing(self) -> int:
-        return self._dest.budget.bytes if self._dest.budget else GROWTH_BYTES
-
-    def _write(self, piece: Piece, data: bytes) -> None:
-        if not piece.begin or piece.begin != self._dest.size(piece.path):
-            super()._write(piece, data)
+        """Write data after what is there: an interruption between two pieces loses nothing. A file
+        that has another name, too, is not changed in place."""
+        info = self._dest.stat(piece.path)
+        if not (piece.begin and info and (info.st_size, info.st_nlink) == (piece.begin, 1)):
+            before = self._dest.head(piece.path, piece.begin) if piece.begin else ()
+            self._dest.write(piece.path, (*before, data), piece.mtime_ns)
         elif data:
             self._dest.append(piece.path, data)
             self._dest.set_time(piece.path, piece.mtime_ns)
 
     def _size_and_hash(self, name: str) -> tuple[int, str]:
+        """Return what the controller has of a file."""
         size = self._dest.size(name)
         return (size, self._dest.sha256(name)) if size else (0, "")
-
-
-@contextmanager
-def released_on_failure(agent: Agent, release: Request[Done]) -> Iterator[None]:
-    """Have a host delete what it holds for a fetch, if the fetch fails; else it was asked already.
-
-    The pipeline may be in the middle of an answer: another session is used.
-    """
-    try:
-        yield
-    except BaseException:
-        with suppress(HostError):
-            agent.ask(release)
-        raise
 
 
 def pull_limit(announced: int) -> int:
@@ -168,7 +133,7 @@ def announced(sizes: int) -> Budget:
     return Budget(pull_limit(sizes))
 
 
-def is_safe_path(name: Any) -> bool:
+def is_safe_path(name: object) -> bool:
     """Return whether a file name from a host stays within the folder that it is joined to.
 
     Bytes that are no UTF-8 are lone surrogates, as os.fsdecode makes them: in JSON, and in a file's

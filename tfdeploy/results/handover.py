@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 import warnings
 from functools import partial
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import Note
@@ -21,14 +20,17 @@ from tfdeploy.results.checkpoint_copies import (
     NOT_COLLECTED,
     CheckpointCopy,
     checkpoint_hosts,
+    choose_newest,
     copies_on_controller,
-    find_newest,
+    holding_copies,
 )
+from tfdeploy.results.checkpoints import refuse_damaged
 from tfdeploy.results.damage import find_damaged
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S, announced, check_free_space
 from tfdeploy.results.held_files import HeldFiles
 from tfdeploy.results.outputs import fetch_outputs, list_outputs
 from tfdeploy.results.run_folder import (
+    TaskKeys,
     disk_errors,
     exclusive,
     folders_of_others,
@@ -49,11 +51,11 @@ from tfdeploy.shared.protocol.outputs import (
     DeliveredUnit,
     DeliverUnits,
     ExpectUnits,
-    FindNewest,
-    LetGoOfCopies,
+    HoldCopies,
     ListReplicas,
+    Unit,
 )
-from tfdeploy.shared.units import SET, Unit, Walk
+from tfdeploy.shared.units import SET, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -74,14 +76,10 @@ def hand_over_checkpoint(fleet: Fleet, old: Run, new: Run) -> CheckpointCopy | N
     """
     tasks = list(dict.fromkeys(str(run.plan.chief.task) for run in (new, old)))
     where = (new.inventory.project, new.id, tasks, new.inventory.training.checkpoint_dir)
-    hosts = checkpoint_hosts(fleet, old, new)
-    try:
-        source = find_newest(fleet, hosts, new, FindNewest(*where))
+    with holding_copies(fleet, checkpoint_hosts(fleet, old, new), HoldCopies(*where)) as copies:
+        source = choose_newest(copies, old, new)
         if source:
             _copy_to_chief(fleet, new, source)
-    finally:
-        with fleet.cancellation.delayed():
-            fleet.outcomes(hosts, lambda agent: agent.ask(LetGoOfCopies(*where)))
     return source
 
 
@@ -96,21 +94,17 @@ def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
     host by way of the controller."""
     chief, place = run.plan.chief, run.inventory.training.checkpoint_dir
     agent = fleet.agents[chief.host]
-    digests = {file.path: file.sha256 for file in source.details}
+    files = [(file.path, file.sha256) for file in source.details]
+    unit = DeliveredUnit(source.name, CHECKPOINT, files)
     if source.host == chief.host:
-        unit = DeliveredUnit(source.name, CHECKPOINT, [*digests.items()])
-        task, held = task_request(run, chief), source.folder
-        with fleet.transfers.begin(agent.host, note=f"reading {source.name}"):
-            deliver = DeliverUnits(**task, units=[unit], folder=place, source=held, replaced=[])
-            agent.ask(deliver, HOLD_TIMEOUT_S)
+        _install(agent, run, [unit], place, f"reading {source.name}", source=source.folder)
         return
     folder = run.open() / ("checkpoints" if source.host == CONTROLLER else ON_THE_WAY)
     try:
         with disk_errors(agent, run):
             if source.host != CONTROLLER:
                 _fetch(fleet.agents[source.host], source, folder)
-            stamps = dict.fromkeys(source.files, (0, 0))
-            _deliver(agent, run, folder, [Unit(source.name, CHECKPOINT, stamps)], digests, place)
+            _deliver(agent, run, folder, [unit], place)
     finally:
         (run.open() / ON_THE_WAY).delete()
 
@@ -121,7 +115,7 @@ def _fetch(agent: Agent, source: CheckpointCopy, folder: OwnFolder) -> None:
     check_free_space(agent, folder, sizes)
     files = HeldFiles(agent, folder.within(announced(sum(sizes.values()))))
     files.complete(source.folder, {file.path: file for file in source.details})
-    files.verify(source.details)
+    refuse_damaged(agent.host, files.remove_damaged(source.details))
 
 
 def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
@@ -140,9 +134,9 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
     present = {unit.path: unit for unit in parse_units(agent, listed.outputs)}
     moved = (chief.host, chief.task) != (old.plan.chief.host, old.plan.chief.task)
     if moved or not present:
-        _fetch_from_old_chief(fleet, old)
+        listed_there = _fetch_from_old_chief(fleet, old)
         for host in checkpoint_hosts(fleet, old, new):
-            _fetch_replicas(fleet.agents[host], old, folder)
+            _fetch_replicas(fleet.agents[host], old, folder, listed_there)
     with disk_errors(agent, new):
         stored = [*_units_on_controller(old, new, folder)]
         damaged = {} if moved else find_damaged(agent, new, chief, present, stored)
@@ -154,7 +148,7 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
             # Of a checkpoint without one of its files, the others are no unit on the host.
             bad = [present.get(unit.path, unit) for unit in sent if unit.path in damaged]
             replaced = [path for unit in bad for path in unit.files]
-            _deliver(agent, new, folder, sent, digests, replaced=replaced)
+            _deliver(agent, new, folder, [_describe(unit, digests) for unit in sent], "", replaced)
         for state, unit in states.items():
             _name_newest(agent, new, listed.folder, posixpath.dirname(state), unit)
     _say_damaged(agent.host, damaged, {unit.path for unit in sent}, states)
@@ -177,9 +171,8 @@ def _name_newest(agent: Agent, run: Run, work: str, folder: str, unit: Unit) -> 
     """Have the state file of a folder of the chief name a checkpoint that is there."""
     files = [(posixpath.basename(path), "") for path in unit.files]
     named = DeliveredUnit(posixpath.basename(unit.path), CHECKPOINT, files)
-    request, source = task_request(run, run.plan.chief), posixpath.join(work, folder)
-    deliver = DeliverUnits(**request, units=[named], folder=folder, source=source, replaced=[])
-    agent.ask(deliver)
+    source = posixpath.join(work, folder)
+    _install(agent, run, [named], folder, f"reading {named.path}", source=source)
 
 
 def _say_damaged(
@@ -204,23 +197,20 @@ def _missing(stored: Iterable[Unit], present: Mapping[str, Unit], *, moved: bool
             for unit in stored
             if unit.path not in present or unit.mtime_ns > present[unit.path].mtime_ns
         ]
-    taken = {*present}.union(*map(_folders_above, present))
+    taken = {*present}.union(*map(filesystem.folders_above, present))
     return [
         unit
         for unit in stored
-        if unit.path not in taken and present.keys().isdisjoint(_folders_above(unit.path))
+        if unit.path not in taken and present.keys().isdisjoint(filesystem.folders_above(unit.path))
     ]
 
 
-def _folders_above(path: str) -> list[str]:
-    return [folder.as_posix() for folder in PurePosixPath(path).parents]
-
-
-def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
+def _fetch_from_old_chief(fleet: Fleet, old: Run) -> Collection[str]:
     """Fetch what the old chief's host has and is not damaged, if the run continues with that
-    host."""
+    host. Return the paths of all that it has."""
     chief = old.plan.chief
     agent = fleet.agents.get(chief.host)
+    present: dict[str, Unit] = {}
     if agent:
         folder = outputs_folder(old, chief)
         with exclusive(old, agent.transfers), disk_errors(agent, old):
@@ -235,16 +225,19 @@ def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
         for path, why in damaged.items():
             text = f"{path} on {agent.host} is damaged: {why}; the collected copy is used"
             warnings.warn(text, Note, stacklevel=2)
+    return present
 
 
-def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
-    """Fetch a host's replicas of the old chief's files that are newer than the controller's."""
-    request = {"project": old.inventory.project, "run": old.id}
+def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder, of_chief: Collection[str]) -> None:
+    """Fetch a host's replicas of the old chief's files that are newer than the controller's: if the
+    chief's host has answered, only files that it has, too, because others could be invented."""
+    task = TaskKeys(project=old.inventory.project, run=old.id, task=REPLICAS)
     with exclusive(old, agent.transfers), disk_errors(agent, old):
-        units = parse_units(agent, agent.ask(ListReplicas(**request)).outputs)
-        newer = [unit for unit in units if is_safe(unit) and not is_in_or_newer(unit, folder)]
+        listed = agent.ask(ListReplicas(task["project"], task["run"])).outputs
+        units = parse_units(agent, listed)
+        known = [unit for unit in units if not of_chief or unit.path in of_chief]
+        newer = [unit for unit in known if is_safe(unit) and not is_in_or_newer(unit, folder)]
         incoming = old.open() / f".incoming-outputs-{agent.host}"
-        task = {**request, "task": REPLICAS}
         store = partial(hashes.store, old, folder)
         run_alone(
             agent, lambda pipe: fetch_units(pipe, task, newer, incoming, folder, on_whole=store)
@@ -286,24 +279,36 @@ def _deliver(
     agent: Agent,
     run: Run,
     folder: OwnFolder,
-    units: Sequence[Unit],
-    digests: Mapping[str, str],
-    place: str = "",
+    units: Sequence[DeliveredUnit],
+    place: str,
     replaced: Sequence[str] = (),
 ) -> None:
-    """Send units of a folder to the chief, which installs them in `place`, relative to its
-    directory. `digests` are the SHA-256 of the files by name. The host keeps the files `replaced`,
-    which are damaged."""
-    request = task_request(run, run.plan.chief)
-    incoming = agent.ask(ExpectUnits(**request)).incoming
-    files = [local_path(path) for unit in units for path in unit.files]
+    """Send units of a folder to the chief, which installs them as `_install` says."""
+    incoming = agent.ask(ExpectUnits(**task_request(run, run.plan.chief))).incoming
+    files = [name for unit in units for name, _ in unit.files]
     total = sum(folder.size(name) for name in files)
     with agent.transfers.begin(f"to {agent.host}", total) as transfer:
         agent.transport.push(folder.checked(), incoming, files, on_progress=transfer)
-    listed = [_describe(unit, digests) for unit in units]
-    deliver = DeliverUnits(**request, units=listed, folder=place, replaced=[*replaced])
-    with agent.transfers.begin(agent.host, note="reading what arrived"):
-        agent.ask(deliver, HOLD_TIMEOUT_S)
+    _install(agent, run, units, place, "reading what arrived", replaced=replaced)
+
+
+def _install(
+    agent: Agent,
+    run: Run,
+    units: Sequence[DeliveredUnit],
+    place: str,
+    note: str,
+    *,
+    source: str = "",
+    replaced: Sequence[str] = (),
+) -> None:
+    """Have the chief's host install units in `place`, relative to the chief's directory, from where
+    they have arrived, or from its folder `source`. It keeps the files `replaced`, which are
+    damaged."""
+    task, kept = task_request(run, run.plan.chief), [*replaced]
+    request = DeliverUnits(**task, units=[*units], folder=place, source=source, replaced=kept)
+    with agent.transfers.begin(agent.host, note=note):
+        agent.ask(request, HOLD_TIMEOUT_S)
 
 
 def _describe(unit: Unit, digests: Mapping[str, str]) -> DeliveredUnit:

@@ -58,9 +58,13 @@ class Hashes:
         """Return whether a file was collected, and never with this hash."""
         return sha256 not in self._known.get(name, [sha256])
 
+    def has(self, name: str, sha256: str) -> bool:
+        """Return whether a file was collected with this hash."""
+        return sha256 in self._known.get(name, ())
+
     def of(self, name: str) -> str:
-        """Return the hash of the file that was collected last; of one that an older version has
-        collected, that of its content. Raises OSError."""
+        """Return the hash of the file that was collected last; if it is not recorded, that of its
+        content. Raises OSError."""
         known = self._known.get(name)
         return known[-1] if known else self._folder.sha256(name)
 

@@ -25,8 +25,8 @@ from tfdeploy.results.run_folder import (
 )
 from tfdeploy.results.units import fetch_units, is_in, is_safe, local_path, parse_units
 from tfdeploy.shared import state_file
-from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutputs
-from tfdeploy.shared.units import SET, Unit
+from tfdeploy.shared.protocol.outputs import ListOutputs, TaskOutputs, Unit
+from tfdeploy.shared.units import SET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +70,7 @@ class SkippedOutput:
     why: str
     """Why it was not fetched."""
     can_fetch: bool = True
-    """Whether `tfdeploy fetch` takes it; it takes no FIFO, socket or device."""
+    """Whether `tfdeploy fetch` takes it."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class UnlistedFiles:
 
 @dataclass(frozen=True)
 class SavedElsewhere:
-    """What a task wrote outside of every folder that is fetched."""
+    """What a task wrote elsewhere."""
 
     task: str
     """The task that wrote it."""
@@ -119,13 +119,13 @@ class Outputs:
     deleted: tuple[str, ...] = ()
     """The tasks, with their hosts, that have deleted their own directory."""
     elsewhere: tuple[SavedElsewhere, ...] = ()
-    """What tasks wrote outside of every folder that is fetched, the newest 64 of each task."""
+    """What tasks wrote elsewhere, the newest 64 of each."""
     elsewhere_more: int = 0
-    """How many further files and folders they wrote there."""
+    """The number of further ones."""
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """Files and folders that tasks wrote and that are on the controller now."""
+        """What tasks wrote and is on the controller now."""
         return self.fetched + self.unchanged
 
     def __add__(self, more: Outputs) -> Outputs:
@@ -167,9 +167,8 @@ def fetch_outputs(
     missing = [unit for unit in selected if unit.path not in here]
     incoming = run.open() / f".incoming-outputs-{placement.task.file_name}"
     request = task_request(run, placement)
-    held = posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS)
     fetched, broken = yield from fetch_units(
-        pipeline, request, missing, incoming, dest, held, partial(hashes.store, run, dest)
+        pipeline, request, missing, incoming, dest, partial(hashes.store, run, dest)
     )
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
     sizes = {unit.path: unit.size for unit in units}
@@ -184,19 +183,18 @@ def _left_on_host(
     host: str, task: str, answer: TaskOutputs, why: Mapping[str, str], sizes: Mapping[str, int]
 ) -> Outputs:
     """Return what was not fetched; `why` says why units were not, by path."""
-    special = answer.special or ()
-    no_files = {each.path for each in special if not each.is_link}
-    why = {**why, **{each.path: f"it is {each.what}" for each in special}}
+    no_files = {each.path for each in answer.special if not each.is_link}
+    why = {**why, **{each.path: f"it is {each.what}" for each in answer.special}}
     if answer.incomplete:
         why["."] = answer.incomplete
-    others, elsewhere = answer.others, answer.elsewhere or ()
+    others = answer.others
     return Outputs(
         skipped=tuple(
             SkippedOutput(task, host, p, sizes.get(p, 0), why[p], p not in no_files) for p in why
         ),
         unlisted=(UnlistedFiles(task, host, others.files, others.size),) if others.files else (),
         deleted=(f"{task} on {host}",) if answer.deleted else (),
-        elsewhere=tuple(SavedElsewhere(task, host, each.path, each.exists) for each in elsewhere),
+        elsewhere=tuple(SavedElsewhere(task, host, s.path, s.exists) for s in answer.elsewhere),
         elsewhere_more=answer.elsewhere_more,
     )
 

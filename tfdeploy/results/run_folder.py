@@ -11,7 +11,7 @@ import json
 import posixpath
 import threading
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.folders.disk_errors import explain
@@ -49,6 +49,12 @@ def exclusive(run: Run, transfers: Transfers, lock: str = RESULTS) -> Iterator[N
         yield
 
 
+def clean_up(run: Run) -> None:
+    """Delete what commands that were killed have left in the run's folder. Both locks are held."""
+    with suppress(OSError):  # the fetch that follows says what is wrong with the folder
+        run.open().clean_up()
+
+
 @contextmanager
 def disk_errors(agent: Agent, run: Run) -> Iterator[None]:
     """Raise TransferFailed with the host's name for an error of the controller's disk."""
@@ -59,9 +65,16 @@ def disk_errors(agent: Agent, run: Run) -> Iterator[None]:
         raise TransferFailed(agent.host, f"on the controller, {message}", hint) from None
 
 
-def task_request(run: Run, placement: Placement) -> dict[str, str]:
-    """Return the keys by which an agent identifies a task."""
-    return {"project": run.inventory.project, "run": run.id, "task": str(placement.task)}
+class TaskKeys(TypedDict):
+    """The keys by which an agent identifies a task."""
+
+    project: str
+    run: str
+    task: str
+
+
+def task_request(run: Run, placement: Placement) -> TaskKeys:
+    return TaskKeys(project=run.inventory.project, run=run.id, task=str(placement.task))
 
 
 def outputs_folder(run: Run, placement: Placement) -> OwnFolder:
@@ -94,7 +107,7 @@ def has_end_of(run: Run, checkpoint: str) -> bool:
     """Return whether a collect has fetched what a run had at its end: the history of its chief's
     states, up to the end, and its newest `checkpoint` ("" if it has none)."""
     history = f"{run.plan.chief.task.file_name}.history.jsonl"
-    with suppress(OSError, LookupError, TypeError, ValueError, TfdeployError):
+    with suppress(OSError, LookupError, TypeError, ValueError, RecursionError, TfdeployError):
         folder = run.open()
         *_, last = (folder / "logs").read(history, MAX_HISTORY_BYTES).splitlines()
         names = read_state(folder / "checkpoints") if checkpoint else [checkpoint]

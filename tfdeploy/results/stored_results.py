@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.folders.own_folder import OwnFolder
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.shared.units import Unit
+    from tfdeploy.shared.protocol.outputs import Unit
 
 FETCHED = "fetched"  # the folder of `tfdeploy fetch` in runs/<run>/
 
@@ -80,7 +80,7 @@ def _parse(agent: Agent, run_folder: OwnFolder, answer: TaskResults) -> Iterator
         yield result(special.path, 0, False, special.what)
     if answer.incomplete:
         yield result(".", 0, False, answer.incomplete)
-    for saved in answer.elsewhere or ():
+    for saved in answer.elsewhere:
         is_fetched = _is_fetched(run_folder, answer.task, saved.path)
         yield replace(result(saved.path, 0, is_fetched), outside=True)
 

@@ -65,9 +65,9 @@ def replace_file(path: str, content: bytes, mode: int = 0o666, fresh: str = "") 
         with open(fresh, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
         os.replace(fresh, path)
-    except OSError:
+    except OSError as error:
         remove_file(fresh)
-        raise
+        raise OSError(error.errno, error.strerror, path) from None
 
 
 def newest_half(lines: List[bytes]) -> List[bytes]:
@@ -268,6 +268,14 @@ def walk(folder: str, excluded: str = "") -> Iterator[os.DirEntry[str]]:
                     yield entry
         except OSError:
             continue
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folder of a path, and each one above it, up to "/", or to "" of a relative path."""
+    above = os.path.dirname(path)
+    while above != path:
+        yield above
+        path, above = above, os.path.dirname(above)
 
 
 def remove_folder(folder: str) -> None:

@@ -52,8 +52,8 @@ def each_file(function: Callable[[Item], Result], files: Sequence[Item]) -> List
     the file system is slow. If one of the first calls fails, no other file is processed."""
     started = time.monotonic()
     first = [function(file) for file in files[:FIRST_FILES]]
-    is_slow = time.monotonic() - started > len(first) * SLOW_S
-    return first + each(function, files[FIRST_FILES:], FILE_THREADS if is_slow else 1)
+    is_slow, rest = time.monotonic() - started > len(first) * SLOW_S, files[FIRST_FILES:]
+    return first + each(function, rest, FILE_THREADS if is_slow else 1) if rest else first
 
 
 def begin(function: Callable[[], Result]) -> Callable[[], Result]:

@@ -42,6 +42,7 @@ TASK_DIRECTORY = "\0"
 GETS_CHECKPOINTS = "gets the chief's checkpoints"
 HAS_PLACES = "has what it needs here, and waits for other tasks of its run"
 ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
+HIGH, NORMAL = "high", "normal"  # the priorities of runs that wait
 # The last exception of a process that lost a peer. Such tasks continue if all are restarted.
 PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
 # Their status codes, as TensorFlow and gRPC print them.
@@ -52,6 +53,9 @@ PEER_STATUS_CODES = ("UNAVAILABLE", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
 # of one GPU at full resolution, 5 hours of eight.
 MAX_HISTORY_BYTES = 1 << 17
 
+# Of a task's log, the newest part: about a million lines, and it fills no disk.
+MAX_LOG_BYTES = 100_000_000
+
 # Files are padded to whole blocks: on a full disk only blocks that a file has can be written.
 BLOCK = 4096
 
@@ -59,18 +63,14 @@ BLOCK = 4096
 class Policy(Record):
     """When a task is restarted: [restart] in hosts.toml.
 
-    A task is restarted at most `attempts` times within `window_s`, after `delay_s` and then after
-    twice the delay before, up to `max_delay_s`; the first time at once if it ran for as long as
-    `max_delay_s`. `exits` are the exit codes after which it is
-    restarted; signals are names such as "SIGKILL", or "signals" for all of them. A task is also
-    restarted if it is FROZEN for `frozen_timeout_s`, or has made no progress for `stall_timeout_s`
-    (None: this is not checked).
+    A task is restarted at most `attempts` times in an hour, after `delay_s` and then after twice
+    the delay before. `exits` are the exit codes after which it is restarted; signals are names such
+    as "SIGKILL", or "signals" for all of them. A task is also restarted if it is FROZEN for
+    `frozen_timeout_s`, or has made no progress for `stall_timeout_s` (None: this is not checked).
     """
 
     attempts: int
-    window_s: float
     delay_s: float
-    max_delay_s: float
     exits: List[Union[int, str]]
     frozen_timeout_s: float
     stall_timeout_s: Optional[float]
@@ -173,7 +173,6 @@ class TrialSettings(Record):
     mode: str = "max"
     stop_bad: bool = False
     attempts: int = 2
-    lost_after_s: float = 120.0
 
 
 def parameter_mark(name: str = "") -> str:
@@ -182,86 +181,54 @@ def parameter_mark(name: str = "") -> str:
     return "\1{}\1".format(name)
 
 
-class Launch(Record):
-    """Everything that a host needs to start one task.
+class Process(Record):
+    """What a task runs: `argv`, with the variables `env` and `secrets`; these are never shown.
 
-    - `port` is None for a task that opens none.
-    - `checkpoint_dir` is absolute, or relative to the task's work directory.
-    - `address` is its host's, as the other hosts reach it; `no_proxy` lists the addresses that must
-      not be reached through a proxy.
-    - `linger_s` is how long the task may run after the chief has succeeded, None for no limit;
-      `max_duration_s` how long the run may last (the chief's supervisor ends it, and after the
-      chief's end the task's own).
-    - `idle_gpu_stop_s` is how long all GPUs of the run may be idle, None for no limit.
-    - `log_limit_bytes` is how much of the task's log is kept.
-    - `data`, `files` and `links` map places in the task's directory to the release of a data set,
-      to a file's text, and to a path relative to the place.
-    - `outputs` are collected by the controller.
-    - `notify` says who learns of the end of the run; only the chief has it.
-    - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
-      its PROCESS runs, or at the RENDEZVOUS: the chief listens on its port, `master_port`, and each
-      other task has a connection to that port.
-    - `secrets` are variables as `env` has them, but they are never shown.
-    - `environment` is the Python environment that the task runs in, "" for none; `argv` names its
-      python.
-    - `age_s` is how long ago the run was first started, 0 for its first start.
-    - `trials` are the trials of the run, if it has any: then the task is a slot, which runs one
-      after the other.
-    - `submitted` is 0, or the run waits for its turn: it is when it was submitted, in seconds since
-      1970 by the clock of its chief's host. Of runs that wait, one with a higher `priority` comes
-      first. `waits_for` are the leases that the task waits for; its host fills it in.
-    - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
-      own host only processes of its user; if OPEN, everybody. If STRICT, it is guarded, and ends if
-      it opens a port that the guard does not cover.
-    - With `gpu_choice`, the host chooses free ones of these GPUs instead of `gpus`, as many.
-    - `gpus_shared`: foreign processes may use its GPUs, too. `exclude_sick`: it gets no GPU with
-      which something may be wrong.
+    `environment` is the Python environment that it runs in, "" for none; `argv` names its python.
     """
 
-    project: str
-    run: str
-    job: str
-    index: int
-    release: str
     argv: List[str]
     env: Dict[str, str]
-    port: Optional[int]
-    gpus: List[int]
+    secrets: Dict[str, str] = field(default_factory=dict)
+    environment: str = ""
+
+
+class Directory(Record):
+    """What a task's directory has: the files of its `release`, and more.
+
+    `checkpoint_dir` is absolute, or relative to the directory. `data`, `files` and `links` map
+    places in the directory to the release of a data set, to a file's text, and to a path relative
+    to the place.
+    """
+
+    release: str
     checkpoint_dir: str
-    no_proxy: List[str]
-    ready_timeout_s: float
-    stop_grace_s: float
-    linger_s: Optional[float]
-    max_duration_s: Optional[float]
-    log_limit_bytes: int
-    policy: Policy
-    heartbeat: HeartbeatSettings
     data: Dict[str, str] = field(default_factory=dict)
     files: Dict[str, str] = field(default_factory=dict)
     links: Dict[str, str] = field(default_factory=dict)
-    ready: str = SERVER
-    name: str = ""
-    network: str = OPEN
-    secrets: Dict[str, str] = field(default_factory=dict)
-    outputs: OutputSelection = field(default_factory=OutputSelection)
-    environment: str = ""
-    notify: Notification = field(default_factory=Notification)
-    age_s: float = 0.0
-    master_port: Optional[int] = None
-    gpu_choice: List[int] = field(default_factory=list)
-    gpus_shared: bool = False
-    trials: TrialSettings = field(default_factory=TrialSettings)
-    submitted: int = 0
-    priority: int = 0
-    waits_for: List[str] = field(default_factory=list)
-    idle_gpu_stop_s: Optional[float] = None
-    exclude_sick: bool = False
-    address: str = ""
 
-    @property
-    def has_peers(self) -> bool:
-        """Return whether other tasks must understand what this one sends to its port."""
-        return self.port is not None and len(self.heartbeat.tasks) > 1
+
+class Endpoint(Record):
+    """How other tasks reach a task, and how its supervisor sees that it is READY.
+
+    - `port` is None for a task that opens none.
+    - `address` is its host's, as the other hosts reach it; `no_proxy` lists the addresses that must
+      not be reached through a proxy.
+    - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
+      its PROCESS runs, or at the RENDEZVOUS: the chief listens on its port, `master_port`, and each
+      other task has a connection to that port.
+    - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
+      own host only processes of its user; if OPEN, everybody. If STRICT, it is guarded, and ends if
+      it opens a port that the guard does not cover.
+    """
+
+    port: Optional[int]
+    no_proxy: List[str]
+    address: str = ""
+    name: str = ""
+    ready: str = SERVER
+    master_port: Optional[int] = None
+    network: str = OPEN
 
     @property
     def health_port(self) -> Optional[int]:
@@ -273,6 +240,92 @@ class Launch(Record):
         return self.health_port is None and self.master_port is None
 
     @property
+    def own_ports(self) -> List[int]:
+        return [] if self.port is None else [self.port]
+
+
+class Gpus(Record):
+    """The GPUs of a task: their `indexes`, or as many of `choice`, of which its host chooses free
+    ones. If they are `shared`, foreign processes may use them, too; with `exclude_sick`, it gets
+    none with which something may be wrong."""
+
+    indexes: List[int]
+    choice: List[int] = field(default_factory=list)
+    shared: bool = False
+    exclude_sick: bool = False
+
+
+class Limits(Record):
+    """How long a task may take.
+
+    - `linger_s` is how long it may run after the chief has succeeded, None for no limit.
+    - `max_duration_s` is how long the run may last: the chief's supervisor ends it, and after the
+      chief's end the task's own. `age_s` is how long ago the run was first started, 0 for its first
+      start.
+    - `idle_gpu_stop_s` is how long all GPUs of the run may be idle, None for no limit.
+    """
+
+    ready_timeout_s: float
+    stop_grace_s: float
+    linger_s: Optional[float]
+    max_duration_s: Optional[float]
+    idle_gpu_stop_s: Optional[float] = None
+    age_s: float = 0.0
+
+
+class QueuePlace(Record):
+    """Where a run stands in the queue of its hosts.
+
+    `submitted` is 0, or the run waits for its turn: it is when it was submitted, in seconds since
+    1970 by the clock of its chief's host. Of runs that wait, those with the `priority` HIGH come
+    first. `waits_for` are the leases that the task waits for; its host fills it in.
+    """
+
+    submitted: int = 0
+    priority: str = NORMAL
+    waits_for: List[str] = field(default_factory=list)
+
+
+class Launch(Record):
+    """Everything that a host needs to start one task, such as "worker:0".
+
+    `outputs` are collected by the controller. `notify` says who learns of the end of the run; only
+    the chief has it. With `trials`, the task is a slot, which runs one trial after the other.
+    """
+
+    project: str
+    run: str
+    task: str
+    process: Process
+    directory: Directory
+    endpoint: Endpoint
+    gpus: Gpus
+    limits: Limits
+    policy: Policy
+    heartbeat: HeartbeatSettings
+    outputs: OutputSelection = field(default_factory=OutputSelection)
+    notify: Notification = field(default_factory=Notification)
+    trials: TrialSettings = field(default_factory=TrialSettings)
+    turn: QueuePlace = field(default_factory=QueuePlace)
+
+    @property
+    def job(self) -> str:
+        return self.task.partition(":")[0]
+
+    @property
+    def index(self) -> int:
+        return int(self.task.partition(":")[2])
+
+    @property
+    def is_chief(self) -> bool:
+        return self.task == self.heartbeat.chief
+
+    @property
+    def has_peers(self) -> bool:
+        """Return whether other tasks must understand what this one sends to its port."""
+        return self.endpoint.port is not None and len(self.heartbeat.tasks) > 1
+
+    @property
     def trains_in_step(self) -> bool:
         """Return whether the task can only train together with the other workers of its run: they
         meet at a rendezvous, or they have TensorFlow's servers and no ps."""
@@ -280,29 +333,20 @@ class Launch(Record):
         if self.job in ("ps", "evaluator") or sum(map(is_trainer, tasks)) < 2:
             return False
         has_ps = any(task.startswith("ps:") for task in tasks)
-        return self.master_port is not None or (self.ready == SERVER and not has_ps)
+        meets = self.endpoint.master_port is not None
+        return meets or (self.endpoint.ready == SERVER and not has_ps)
 
     @property
     def leased_ports(self) -> List[int]:
         """For the chief the port of its heartbeat, and then the task's own port, if it has one."""
-        return [self.heartbeat.port, *self.own_ports] if self.is_chief else self.own_ports
-
-    @property
-    def own_ports(self) -> List[int]:
-        return [] if self.port is None else [self.port]
-
-    @property
-    def is_chief(self) -> bool:
-        return self.task == self.heartbeat.chief
-
-    @property
-    def task(self) -> str:
-        return "{}:{}".format(self.job, self.index)
+        own = self.endpoint.own_ports
+        return [self.heartbeat.port, *own] if self.is_chief else own
 
     def on_gpus(self, gpus: List[int], variables: Dict[str, str]) -> Launch:
         """Return the launch of a task that has these GPUs, which the variables show, and no choice
         any more."""
-        return replace(self, gpus=gpus, gpu_choice=[], env={**self.env, **variables})
+        process = replace(self.process, env={**self.process.env, **variables})
+        return replace(self, gpus=replace(self.gpus, indexes=gpus, choice=[]), process=process)
 
     def in_directory(self, directory: str) -> Launch:
         """Return the launch of a task whose directory is `directory`."""
@@ -322,8 +366,10 @@ class Launch(Record):
         def fill_all(texts: Dict[str, str]) -> Dict[str, str]:
             return {name: fill(text) for name, text in texts.items()}
 
-        argv = [fill(word) for word in self.argv]
-        return replace(self, argv=argv, env=fill_all(self.env), files=fill_all(self.files))
+        argv = [fill(word) for word in self.process.argv]
+        process = replace(self.process, argv=argv, env=fill_all(self.process.env))
+        directory = replace(self.directory, files=fill_all(self.directory.files))
+        return replace(self, process=process, directory=directory)
 
 
 def is_trainer(task: str) -> bool:
@@ -343,11 +389,10 @@ class GpuNeed(Record):
 
 def gpu_need(launches: Sequence[Launch]) -> GpuNeed:
     """Return what tasks of one host need; either all of them have a choice, or none has."""
-    planned = [gpu for launch in launches for gpu in launch.gpus]
-    choice = next((launch.gpu_choice for launch in launches if launch.gpu_choice), planned)
-    shared, exclude = (
-        any(getattr(launch, key) for launch in launches) for key in ("gpus_shared", "exclude_sick")
-    )
+    planned = [gpu for launch in launches for gpu in launch.gpus.indexes]
+    choice = next((launch.gpus.choice for launch in launches if launch.gpus.choice), planned)
+    shared = any(launch.gpus.shared for launch in launches)
+    exclude = any(launch.gpus.exclude_sick for launch in launches)
     return GpuNeed(choice, len(planned), shared, exclude)
 
 
@@ -384,20 +429,20 @@ class TaskState(Record):
 
 
 class LogProgress(Record):
-    """What the end of a log says about the training; null if it does not."""
+    """What the end of a log says about the training."""
 
     epoch: Optional[int] = None
     """The epoch, as the program numbers it."""
     epochs: Optional[int] = None
     """The number of epochs."""
     batch: Optional[int] = None
-    """The batch of this epoch, or how much it counts of a progress bar."""
+    """The batch of this epoch, or the count of a progress bar."""
     batches: Optional[int] = None
     """The number of batches of an epoch."""
     step: Optional[int] = None
     """The global step."""
     loss: str = ""
-    """The loss, as it was printed, also "nan"; "" if none was."""
+    """The loss, as it was printed, also "nan", or ""."""
     waits_for: List[str] = field(default_factory=list)
     """The tasks that TensorFlow waits for, by their names in scripts."""
 
@@ -406,25 +451,25 @@ class Pace(Record):
     """How fast a task trains, and what may slow down its host."""
 
     seconds: float
-    """The time that the other values are averages of: the last five minutes, or less."""
+    """The time of the averages: the last five minutes, or less."""
     steps_per_s: Optional[float]
-    """The steps, or batches of Keras, in a second; null if the task reports none."""
+    """The steps, or batches of Keras, in a second."""
     cpus: int
     """The processors of the host."""
     other_cpus: float
-    """How many of them other programs and runs use."""
+    """How many of them others use."""
     disk_wait_cpus: float
     """How many of them wait for a disk."""
     swapped_bytes_s: float
-    """The bytes that the host moves between memory and swap in a second."""
+    """The bytes that the host swaps in a second."""
     resent: float
-    """The part of the host's TCP segments that were lost and sent again."""
+    """The part of its TCP segments that was sent again."""
     hot: float
-    """The part of the time in which a processor ran slower because it was hot."""
+    """The part of the time in which a hot processor ran slower."""
     stopped: float
-    """The part of the time in which a CPU quota stopped the task."""
+    """The part of the time in which a CPU quota stopped it."""
     gpu_problems: List[str] = field(default_factory=list)
-    """What may be wrong with the GPUs of the task, as `check` says it."""
+    """What may be wrong with its GPUs."""
 
 
 class TaskReport(Record):
@@ -445,11 +490,11 @@ class TaskReport(Record):
     reason: str
     """Why it is in this state."""
     cause: str = ""
-    """The task whose end made it end; "" if there is none."""
+    """The task whose end made it end, or ""."""
     health: str = "-"
-    """What its port answers; `-` if it has none, or is not running."""
+    """What its port answers, or `-`."""
     step: Optional[int] = None
-    """The last training step in its event files; null without such files."""
+    """The last training step in its event files."""
     step_age_s: Optional[float] = None
     """The seconds since that step."""
     quiet_s: Optional[float] = None
@@ -459,21 +504,21 @@ class TaskReport(Record):
     log_progress: Optional[LogProgress] = None
     """What its log says about the training."""
     log: List[str] = field(default_factory=list)
-    """The last lines of its log, if they were requested; --json requests none."""
+    """The last lines of its log, if requested; --json requests none."""
     log_problem: str = ""
-    """Why its log can't be read; "" if it can."""
+    """Why its log can't be read, or ""."""
     notice: str = ""
-    """Which notification of the run's end has failed; "" if none has."""
+    """Which notification of the run's end has failed, or ""."""
     exposed: str = ""
-    """The ports that the guard does not cover, and their processes; "" if there are none."""
+    """The ports that the guard does not cover, and their processes, or ""."""
     pace: Optional[Pace] = None
-    """How fast it trains, and what its host does; null if that is not known yet."""
+    """How fast it trains, and what its host does."""
     gpus: Optional[List[int]] = None
     """The indices of its GPUs; null if its host has not chosen them yet."""
     versions: Dict[str, str] = field(default_factory=dict)
-    """The versions that its process has imported, by name; of a task whose peers connect to it."""
+    """The versions that its process has imported, by name."""
     ends_s: Optional[float] = None
-    """The seconds after which max_duration_s ends it at the latest; null without that limit."""
+    """The seconds after which max_duration_s ends it at the latest."""
 
 
 def write(path: str, data: Any, mode: int = 0o666) -> None:
@@ -486,7 +531,7 @@ def write(path: str, data: Any, mode: int = 0o666) -> None:
     try:
         filesystem.replace_file(path, text, mode)
     except OSError as error:
-        if not filesystem.is_disk_full(error):
+        if not (filesystem.is_disk_full(error) and os.path.exists(path)):
             raise
         _overwrite(path, text)
 

@@ -12,8 +12,7 @@ from contextlib import suppress
 from typing import Dict, Iterator, List, Set, Tuple
 
 from . import state_file
-from .protocol.outputs import OutputUnit
-from .protocol.record import Record
+from .protocol.outputs import Unit
 
 MAX_ENTRIES = 200_000  # of all folders that are looked through for one task
 FILE, SET, SAVED_MODEL, FOLDER, ANY = "file", "set", "saved_model", "folder", "any"
@@ -30,36 +29,6 @@ PART = re.compile(r"part(-\d+-of-\d+)?\.(index|data-\d+-of-\d+)(\.tempstate\d+)?
 def is_folder(kind: str) -> bool:
     """Return whether units of this kind are whole folders."""
     return kind in (SAVED_MODEL, FOLDER)
-
-
-class Unit(Record):
-    """A file, checkpoint or folder that a task wrote.
-
-    `path` is relative to the task's directory, or absolute. `files` maps each file's path, of the
-    same kind, to its size in bytes and its mtime in ns.
-    """
-
-    path: str
-    kind: str
-    files: Dict[str, Tuple[int, int]]
-
-    @property
-    def size(self) -> int:
-        return sum(size for size, _ in self.files.values())
-
-    @property
-    def mtime_ns(self) -> int:
-        """The mtime of the newest file."""
-        return max(mtime_ns for _, mtime_ns in self.files.values())
-
-    def to_message(self) -> OutputUnit:
-        return OutputUnit(
-            path=self.path,
-            kind=self.kind,
-            size=self.size,
-            mtime_ns=self.mtime_ns,
-            files=[(path, *stamp) for path, stamp in sorted(self.files.items())],
-        )
 
 
 class Walk:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     OnFraction = Callable[[float], None]
 
 A = TypeVar("A")
-TIMEOUT_S = 600.0
+RELEASE_TIMEOUT_S = 600.0  # for many small files, besides the time to read all bytes
 MIN_READ_BYTES_PER_S = (
     20 << 20
 )  # of the slowest disk that the timeout allows for, to compare what it has
@@ -103,7 +103,7 @@ class _ReleaseSender:
         self._claims = claims
         self._release = release
         self._paths = list(release.manifest)
-        self._timeout_s = TIMEOUT_S + release.size / MIN_READ_BYTES_PER_S
+        self._timeout_s = RELEASE_TIMEOUT_S + release.size / MIN_READ_BYTES_PER_S
         self._packs = PackCache(release)
         self._offer = query(FindRelease(**self._request))
         manifest = {path: list(entry) for path, entry in release.manifest.items()}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Groups = Mapping[str, Sequence[str]]
 
-TIMEOUT_S = 10.0
+MARK_TIMEOUT_S = 10.0  # the agent reads or writes one small file
 VISIBLE_TIMEOUT_S = 240.0  # the agent waits for up to 90 s until it sees what another host wrote
 OWN_DIRECTORY = "give the host a directory of its own, and shared_fs = false"
 
@@ -56,10 +56,10 @@ def errors_of_sharing(fleet: Fleet, groups: Groups) -> list[TfdeployError]:
     word = secrets.token_hex(8)
 
     def mark(agent: Agent) -> str:
-        return agent.ask(Mark(word, agent.host), TIMEOUT_S).by
+        return agent.ask(Mark(word, agent.host), MARK_TIMEOUT_S).by
 
     def unmark(agent: Agent) -> None:
-        agent.ask(Unmark(word), TIMEOUT_S)
+        agent.ask(Unmark(word), MARK_TIMEOUT_S)
 
     try:
         first = fleet.outcomes(groups, mark)
@@ -90,7 +90,7 @@ def verify_release(fleet: Fleet, project: str, release: str, groups: Groups) -> 
 
     def see(agent: Agent, digest: str) -> str:
         request = SeeRelease(project, release, digest)
-        return agent.ask(request, VISIBLE_TIMEOUT_S if digest else TIMEOUT_S).digest
+        return agent.ask(request, VISIBLE_TIMEOUT_S if digest else MARK_TIMEOUT_S).digest
 
     expected = fleet.each((r for r in groups if groups[r]), lambda agent: see(agent, ""))
     receivers = {host: receiver for receiver in expected for host in groups[receiver]}
@@ -174,7 +174,7 @@ class DirectoryClaims:
     def __exit__(self, *_: object) -> None:
         for agent in self._marked:
             with suppress(TfdeployError):
-                agent.ask(Unmark(self._mark), TIMEOUT_S)
+                agent.ask(Unmark(self._mark), MARK_TIMEOUT_S)
 
     def claim(self, agent: Agent, directory_id: str) -> None:
         """Record that the host owns this directory.
@@ -191,7 +191,7 @@ class DirectoryClaims:
                 self._first_marked_by(owner)
             first = self._first_marked_by(agent)
             if first == agent.host:
-                new_id = agent.ask(Rename(), TIMEOUT_S).here
+                new_id = agent.ask(Rename(), MARK_TIMEOUT_S).here
                 self._owners[new_id] = agent
                 return
         raise TransferFailed(
@@ -207,4 +207,4 @@ class DirectoryClaims:
         """Create the mark in the host's directory; return the host that created it first."""
         if agent not in self._marked:
             self._marked.append(agent)
-        return agent.ask(Mark(self._mark, agent.host), TIMEOUT_S).by
+        return agent.ask(Mark(self._mark, agent.host), MARK_TIMEOUT_S).by

@@ -5,19 +5,27 @@ from __future__ import annotations
 import logging
 import os
 import re
+import select
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
 from tfdeploy.transport import ATTEMPTS, ignore_progress, wait_before_retry
-from tfdeploy.transport.file_stream import SEND, SshFileStream
+from tfdeploy.transport.file_stream import (
+    CHECK_INTERVAL_S,
+    MAX_MESSAGES,
+    MESSAGES_LIMIT,
+    SEND,
+    SshFileStream,
+)
+from tfdeploy.transport.words import endless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tfdeploy.transport import OnProgress
@@ -34,6 +42,7 @@ DROPPED = re.compile(rb"kex_exchange_identification|Connection (reset|closed) by
 # rsync prints a line with a name, then the bytes of all files, repeatedly: 8,749,056  22%
 PROGRESS = re.compile(rb"\s*([\d,.]+) +\d+%.*")
 VERSION = re.compile(rb"rsync +version v?(\d+)\.(\d+)\.(\d+)")
+MAX_LINE = 500  # characters of a message: it may have a long path
 # Source: rsync(1), EXIT VALUES. 12 also means that the host has no rsync.
 SYNTAX = 1
 MEANINGS = {
@@ -129,11 +138,40 @@ def _run(
         except FileNotFoundError:
             message, hint = find_problem() or ("rsync can't be run on the controller", "")
             raise TransferFailed(host, message, hint) from None
-        _report_progress(process, on_progress)
-        errors.seek(0)
-        code = process.wait()
+        _report_progress(_lines(host, process, len(file_list), errors), process, on_progress)
+        code, messages = process.wait(), _end_of(errors)
         _log.debug("%s: rsync: exit %d after %.3f s", host, code, time.monotonic() - started)
-        return code, errors.read()
+        return code, messages
+
+
+def _lines(
+    host: str, process: subprocess.Popen[bytes], names_bytes: int, errors: IO[bytes]
+) -> Iterator[bytes]:
+    """Yield the lines that rsync prints until it ends: names, and their progress. Raises
+    TransferFailed if the host has it print more: what is no progress is at most each name twice."""
+    assert process.stdout
+    output, rest, printed = process.stdout, b"", 0
+    ready = select.poll()
+    ready.register(output, select.POLLIN)
+    while True:
+        if os.fstat(errors.fileno()).st_size > MESSAGES_LIMIT:
+            raise TransferFailed(host, endless(_end_of(errors)))
+        if not ready.poll(CHECK_INTERVAL_S * 1000):
+            continue
+        chunk = output.read1(4096)  # type: ignore[attr-defined]
+        *lines, rest = re.split(rb"[\r\n]", rest + chunk)
+        printed += sum(len(line) for line in lines if not PROGRESS.fullmatch(line))
+        if printed + len(rest) > 2 * names_bytes + MESSAGES_LIMIT:
+            raise TransferFailed(host, endless(lines[-1] if lines else rest))
+        yield from lines
+        if not chunk:
+            return
+
+
+def _end_of(errors: IO[bytes]) -> bytes:
+    """Return the end of what rsync, ssh and the host wrote about errors."""
+    errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_MESSAGES))
+    return errors.read()
 
 
 def _push_options(base: str | None, checksum: bool) -> list[str]:
@@ -152,35 +190,28 @@ def _quote_words(words: Sequence[str]) -> str:
     return " ".join("'" + word.replace("'", "''") + "'" for word in words)
 
 
-def _report_progress(process: subprocess.Popen[bytes], on_progress: OnProgress) -> None:
-    """Report rsync's progress until it ends; end it if `on_progress` raises. It is terminated, not
-    killed: its other processes would go on without it."""
+def _report_progress(
+    lines: Iterable[bytes], process: subprocess.Popen[bytes], on_progress: OnProgress
+) -> None:
+    """Report rsync's progress until it ends; end it if `lines` or `on_progress` raises. It is
+    terminated, not killed: its other processes would go on without it."""
+    file = ""
     with process:
-        output, rest, file = process.stdout, b"", ""
-        while output and (chunk := output.read1(4096)):  # type: ignore[attr-defined]
-            *lines, rest = re.split(rb"[\r\n]", rest + chunk)
+        try:
             for line in lines:
                 if match := PROGRESS.fullmatch(line):
-                    sent = int(re.sub(rb"\D", b"", match[1]))
-                    _report_or_end(process, on_progress, file, sent)
+                    on_progress(file, int(re.sub(rb"\D", b"", match[1])))
                 elif line:
                     file = line.decode(errors="replace")
-
-
-def _report_or_end(
-    process: subprocess.Popen[bytes], on_progress: OnProgress, file: str, sent: int
-) -> None:
-    try:
-        on_progress(file, sent)
-    except BaseException:
-        process.terminate()
-        raise
+        except BaseException:
+            process.terminate()
+            raise
 
 
 def _reason(code: int, stderr: bytes) -> str:
     """Return a message with the exit code, its meaning, and rsync's last messages."""
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
     details = [line for line in lines if not line.startswith("rsync error:")]
-    last = "; ".join(details[-2:] or lines[-1:])
+    last = "; ".join(line[:MAX_LINE] for line in details[-2:] or lines[-1:])
     meaning = f" ({MEANINGS[code]})" if code in MEANINGS else ""
     return f"rsync exited with {code}{meaning}" + (f": {last}" if last else "")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +19,16 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 100_000_000  # of a file whose content is read
 MAX_PATH = 4096
-QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'")
+MAX_LINE = 10_000  # characters with quotes in them that are read as a shell reads them
+QUOTING = re.compile(r"[\"'\\]")
+OPERATORS = re.compile(r"[ \t\r;|&()<>]+")  # between the words of a shell
 BETWEEN_WORDS = re.compile(r"[\s\"'=;:,|&()<>`$]+")
+HOME = re.compile(r"\$HOME\b|\$\{HOME\}|%d")
+CURRENT = re.compile(r"\$PWD\b|\$\{PWD\}")
+TOKEN = re.compile(r"\[%[A-Za-z]\]|%[A-Za-z]")  # of ssh_config(5), such as %h
+TOKEN_IN_PATH = re.compile(r"/[^\s\"']*%|%[^\s\"']*/")
+# What makes other words of those that are written: variables, tokens, wildcards, braces, ~+.
+UNCLEAR = re.compile(r"[$%*?`]|\[(?!\s)|\{(?!\s)|~(?![/\s]|$)")
 
 
 def digest(text: str, root: Path) -> str:
@@ -31,13 +41,43 @@ def digest(text: str, root: Path) -> str:
     return found.hexdigest() if named else ""
 
 
+def is_unclear(command: str) -> bool:
+    """Return whether a command may name other files than `digest` finds."""
+    text = _expand(command)
+    if len(text) > MAX_LINE or TOKEN_IN_PATH.search(text):
+        return True
+    try:
+        shlex.split(text)
+    except ValueError:  # a quote without end
+        return True
+    return bool(UNCLEAR.search(TOKEN.sub("", text)))
+
+
+def _expand(text: str) -> str:
+    """Return a text with the home directory, and "." for the current folder, in place of their
+    variables and of ssh's %d."""
+    home = str(Path.home())
+    return CURRENT.sub(".", HOME.sub(lambda _: home, text))
+
+
+def _words(text: str) -> set[str]:
+    """Return the words of a text, and those that a shell makes of it: it joins the parts of
+    ./pr""oxy.sh, and a quoted word may be a command itself."""
+    found, waiting = set[str](), _expand(text).split("\n")
+    while waiting:
+        part = waiting.pop()
+        found.update((part, *OPERATORS.split(part), *BETWEEN_WORDS.split(part)))
+        if len(part) <= MAX_LINE and QUOTING.search(part):
+            with suppress(ValueError):  # a quote without end
+                waiting += shlex.split(part)
+    return {word for word in found if 0 < len(word) < MAX_PATH}
+
+
 def _named(text: str, root: Path) -> Iterator[tuple[str, Path]]:
     """Yield (word, file without links) for each file in the repository. A relative path may be one
     of the current folder, of the repository, or of the home directory."""
-    quoted = ("".join(found) for found in QUOTED.findall(text))
-    words = {word for word in (*BETWEEN_WORDS.split(text), *quoted) if 0 < len(word) < MAX_PATH}
     folders = {str(folder) for folder in (Path.cwd(), root, Path.home())}
-    for word in words:
+    for word in _words(text):
         for path in {os.path.join(each, os.path.expanduser(word)) for each in folders}:  # noqa: PTH111, PTH118
             if _is_file(path):
                 file = Path(os.path.normpath(path))

@@ -15,7 +15,7 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tfdeploy.folders.user_folders import config_folder, make_private
+from tfdeploy.folders.user_folders import config_folder, find_unsafe, make_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +55,7 @@ def _read_key() -> bytes:
             info = os.fstat(descriptor)
             key = file.read(KEY_BYTES)
         is_private = info.st_uid == os.geteuid() and not info.st_mode & 0o077
+        is_private = is_private and not find_unsafe(_file().parent)[0]
         return key if is_private and len(key) == KEY_BYTES else b""
     return b""
 
@@ -62,9 +63,15 @@ def _read_key() -> bytes:
 def _make_key() -> bytes:
     """Return the key, a new one if there is none; of two commands that create it, the first
     decides. Raises OSError."""
-    if key := _read_key():
-        return key
     file = _file()
+    if not _read_key():
+        _create_key(file)
+    for left in file.parent.glob("key.*"):  # of a command that was killed, or is too late
+        left.unlink(missing_ok=True)
+    return _read_key()
+
+
+def _create_key(file: Path) -> None:
     make_private(file.parent)
     new = file.with_name(f"key.{os.getpid()}.{secrets.token_hex(4)}")
     try:
@@ -77,4 +84,3 @@ def _make_key() -> bytes:
             new.replace(file)
     finally:
         new.unlink(missing_ok=True)
-    return _read_key()

@@ -1,8 +1,9 @@
-"""Find what an ssh_config could run or write on the controller.
+"""Find what an ssh_config could run or write on the controller, and digest it.
 
-Only keywords that are known to be harmless need no trust: ssh_config(5) has many that run
-programs (ProxyCommand, LocalCommand, KnownHostsCommand, Match exec, PKCS11Provider), and new
-versions add more.
+Only keywords that are known to be harmless need no trust before a plan: ssh_config(5) has many that
+run programs (ProxyCommand, LocalCommand, KnownHostsCommand, Match exec, PKCS11Provider), and new
+versions add more. Before a host is contacted all need it: HostName and Port can lead a host's name
+to another machine, with a host key that came along.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ QUOTES = str.maketrans("", "", "\"'\\")
 # ssh gives some values to a shell, such as those of ProxyJump: no other characters may be in any.
 PLAIN = re.compile(r"[\w.@:\[\],%+/~*?!=^ \t\"-]*")
 PLAIN_ALIAS = re.compile(r"[\w.:\[\]-]+")
+# Keywords whose value a shell gets, or is a file whose content decides what is run or believed.
+NAMES_FILES = re.compile("command|provider|device|location|knownhostsfile")
+EXEC = re.compile("exec", re.IGNORECASE)
 OPTION = re.compile(r"(^|[\s,@/\"])-")
 SHELL_CHARACTERS = re.compile(r"[^\w.@:,%+/~= -]")
 MODULE = "pkcs11:"  # Fedora's ssh loads the library that such a key names (RFC 7512, module-path)
@@ -58,8 +62,8 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class Found:
-    """What of an ssh_config needs trust, such as "ProxyCommand in line 3"; and the digest of the
-    file and of the files that it includes."""
+    """What of an ssh_config could run or write, such as "ProxyCommand in line 3"; and the digest of
+    the file, of the files that it includes, and of those of the repository that it names."""
 
     keywords: tuple[str, ...]
     digest: str
@@ -69,11 +73,11 @@ class _Unclear(Exception):
     """An Include that names other files than this module can find."""
 
 
-def read(file: Path, root: Path) -> Found:
-    """Read an ssh_config that came with the repository `root`. The user's own in ~/.ssh, and one
-    that ssh can't read, need no trust."""
+def read(file: Path, root: Path) -> Found | None:
+    """Read an ssh_config that came with the repository `root`; None if it needs no trust, as the
+    user's own in ~/.ssh."""
     if _is_own(file):
-        return Found((), "")
+        return None
     digest = hashlib.sha256()
     found = []
     if SHELL_CHARACTERS.search(_normalized(file)):
@@ -81,7 +85,9 @@ def read(file: Path, root: Path) -> Found:
     found += _sensitive(_text(file))
     try:
         for path, text in _with_included(file):
-            named = named_files.digest(text, root)
+            unclear = [*_unclear(text)]
+            found += unclear
+            named = os.urandom(32).hex() if unclear else named_files.digest(text, root)
             digest.update(f"{path}\0{len(text)}\0{text}{named}".encode(errors="surrogateescape"))
     except (_Unclear, ValueError, RuntimeError):  # the last: a home of an unknown user
         found.append("an Include whose files can't be found, so that it can't be trusted")
@@ -166,6 +172,23 @@ def _sensitive(text: str) -> Iterator[str]:
             continue
         elif name not in HARMLESS or not _is_plain(name, value):
             yield f"{keyword} in line {number}"
+
+
+def _unclear(text: str) -> Iterator[str]:
+    """Yield the lines that name files which can't be found, so that their content could change
+    unasked."""
+    for number, keyword, value in _lines(text):
+        name = keyword.lower()
+        if name == "match":
+            names_files = bool(EXEC.search(value.translate(QUOTES)))
+            value = EXEC.split(value, 1)[-1]
+        elif name == "proxyjump":
+            names_files = not _is_plain(name, value)
+        else:
+            names_files = bool(NAMES_FILES.search(name))
+        has_quotes = keyword != keyword.translate(QUOTES)
+        if has_quotes or (names_files and named_files.is_unclear(value)):
+            yield f"files in line {number} whose names can't be known, so that it can't be trusted"
 
 
 def _is_plain(name: str, value: str) -> bool:

@@ -25,15 +25,16 @@ class Host:
         self.runs: dict[str, dict[str, str]] = {}
 
     def offer(self, body: Body) -> Body:
-        return {"present": body["release"] in self.releases}
+        present = body["release"] in self.releases
+        return {"tag": "release_state", "present": present, "here": "standin"}
 
     def lacks(self, body: Body) -> Body:
-        wanted = list(range(len(body["manifest"])))
-        return {**self.offer(body), "wanted": wanted, "incoming": "/standin", "base": None}
+        files = {"wanted": [*range(len(body["manifest"]))], "incoming": "/standin", "base": None}
+        return {**self.offer(body), "tag": "missing_files", **files}
 
     def take(self, body: Body) -> Body:
         self.releases.add(body["release"])
-        return {"wrong": []}
+        return {"tag": "files_received", "wrong": []}
 
     def start(self, body: Body) -> list[Body]:
         """Its answer is the stream of what follows; see agent/runs/start_and_follow.py."""
@@ -41,31 +42,36 @@ class Host:
         for launch in body["launches"]:
             task = f"{launch['job']}:{launch['index']}"
             self.runs.setdefault(run, {})[task] = "READY"
-        return [{"gpus": 0}, *({"state": _report(*task)} for task in self.runs[run].items())]
+        return [{"tag": "started", "gpus": 0}, *map(_change, self.runs[run].items())]
 
     def status(self, body: Body) -> Body:
-        return {"tasks": [_report(*task) for task in self.runs.get(body["run"], {}).items()]}
+        tasks = self.runs.get(body["run"], {}).items()
+        return {"tag": "task_reports", "tasks": [_report(*task) for task in tasks]}
 
     def follow(self, body: Body) -> list[Body]:
-        return [{"state": report} for report in self.status(body)["tasks"]]
+        return [*map(_change, self.runs.get(body["run"], {}).items())]
 
     def peers(self, body: Body) -> Body:
         answers = [(peer["task"], "READY", "") for peer in body["peers_asked"]]
         keys = ("task", "verdict", "detail")
-        return {"peers": [dict(zip(keys, answer)) for answer in answers], "chief": ""}  # noqa: B905
+        found = [dict(zip(keys, answer)) for answer in answers]  # noqa: B905
+        return {"tag": "peers_asked", "peers": found, "chief": ""}
 
     def stop(self, body: Body) -> Body:
-        tasks = self.runs[body["run"]]
-        tasks.update(dict.fromkeys(body["tasks"], "STOPPED"))
-        stopped = [{"task": t, "state": tasks[t], "survivors": []} for t in body["tasks"]]
-        return {"tasks": [{**each, "saved": None, "left": True} for each in stopped]}
+        self.runs[body["run"]].update(dict.fromkeys(body["tasks"], "STOPPED"))
+        each = {"state": "STOPPED", "survivors": [], "saved": None, "left": True}
+        return {"tag": "stopped", "tasks": [{"task": task, **each} for task in body["tasks"]]}
 
     def logs(self, body: Body) -> Body:
-        return {"folder": "/standin", "names": []}
+        return {"tag": "log_files", "folder": "/standin", "names": []}
 
-    def going(self, body: Body) -> Body:
+    def unfinished_tasks(self, body: Body) -> Body:
         """Every task that was not asked learns of the stop from the chief's supervisor."""
-        return {"going": []}
+        return {"tag": "still_running", "tasks": []}
+
+
+def _change(task: tuple[str, str]) -> Body:
+    return {"tag": "state_change", "state": _report(*task)}
 
 
 def _report(task: str, state: str) -> Body:

@@ -8,7 +8,6 @@ difference between a weight and its expected value.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import sys
@@ -23,7 +22,6 @@ from cluster import Role, on_ps
 from digits import data, model
 from downpour.train import Downpour
 from dynsgd.train import DynSgd
-from figures import algorithms, net
 from hogwild.train import Hogwild
 from sagn.train import Sagn
 from ssgd.train import Synchronous
@@ -353,54 +351,6 @@ def a_copy_begins_where_the_central_weights_are():
     return late.own(), one.central()
 
 
-def simulated(name):
-    """Return what two workers computed in two windows each, and what the figures' simulation did.
-
-    The second worker exchanges between the first one's windows, so that gradients are stale.
-    """
-    one, two = RECIPES[name]()
-    w = flat(one.central())
-    window = 1 if name in algorithms.WITHOUT_WINDOW else 2
-    algorithm = algorithms.ALGORITHMS[name](RATE, window, workers=2)
-    centre = algorithms.Centre(w)
-    pair = [algorithms.Worker(centre), algorithms.Worker(centre)]
-    batches = iter(BATCHES)
-    schedule = [(0, 1)] * 2 if isinstance(algorithm, algorithms.Synchronous) else [(1,), (1,), (0,)]
-    for turn in schedule:
-        given = {index: [next(batches) for _ in range(window)] for index in turn}
-        together(*[(train, (one, two)[index], given[index]) for index in turn])
-        simulate(algorithm, centre, [(pair[index], given[index]) for index in turn])
-    return [flat(one.central())], [centre.w]
-
-
-def train(worker, window):
-    *first, last = window
-    for batch in first:
-        worker.compute(batch)
-    worker.communicate(last)
-
-
-def simulate(algorithm, centre, turn):
-    for worker, window in turn:
-        if isinstance(algorithm, algorithms.Hogwild):
-            worker.pull(centre)  # The recipe reads the weights when its batch starts: now.
-        for batch in window:
-            images = batch.images.reshape(len(batch.labels), -1)
-            g = net.gradient(algorithm.point(worker), images, batch.labels)
-            algorithm.compute(worker, g)
-    if isinstance(algorithm, algorithms.Synchronous):
-        algorithm.meet(centre, [worker.a for worker, _ in turn])
-        for worker, _ in turn:
-            worker.pull(centre)
-    else:
-        for worker, _ in turn:
-            algorithm.exchange(centre, worker)
-
-
-def flat(weights):
-    return np.concatenate([w.ravel() for w in weights])
-
-
 def places():
     """Return which variables are saved, and the devices of the saved and the local variables."""
     variables = {}
@@ -419,36 +369,6 @@ def places():
     return variables
 
 
-class SteppingHogwild(Hogwild):
-    """With the names that the other nets use."""
-
-    def __init__(self, role, side, given):
-        super().__init__(side, given.learning_rate, given.net)
-        self.communicate = self.step_after
-
-
-class SteppingSynchronous(Synchronous):
-    def __init__(self, role, side, given):
-        super().__init__(role, side, given.learning_rate, given.net)
-        self.communicate = self.step_after
-
-
-def recipe(kind, **flags):
-    return functools.partial(workers, kind, net="dense", **flags)
-
-
-RECIPES = {
-    "hogwild": recipe(SteppingHogwild),
-    "downpour": recipe(Downpour, update="adagrad", window=2),
-    "downpour-sgd": recipe(Downpour, update="sgd", window=2),
-    "adag": recipe(Adag, window=2),
-    "dynsgd": recipe(DynSgd, window=2),
-    "aeasgd": recipe(Aeasgd, window=2, alpha=None),
-    "aeamsgd": recipe(Aeamsgd, window=2, alpha=None, momentum=0.9),
-    "ssgd": recipe(SteppingSynchronous),
-    "sagn": recipe(Sagn, window=2),
-}
-
 CHECKS = [
     hogwild_is_sgd, downpour_sgd_with_window_1_is_sgd, downpour_keeps_a_window_to_itself,
     downpour_loses_no_push, downpour_forgets_what_it_pushed, downpour_adagrad,
@@ -461,9 +381,6 @@ CHECKS = [
 
 if __name__ == "__main__":
     answer = {"differences": {check.__name__: difference(*check()) for check in CHECKS}}
-    # The simulation's net has other shapes: the ps must forget the variables of the checks above.
-    v1.Session.reset(SERVERS[CLUSTER.task_address("worker", 0)].target)
-    answer["simulated"] = {name: difference(*simulated(name)) for name in RECIPES}
     answer["places"] = places()
     print(json.dumps(answer), flush=True)
     os._exit(0)  # The servers in this process never end by themselves.

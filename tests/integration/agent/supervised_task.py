@@ -28,7 +28,8 @@ from tfdeploy.agent.machine import guard, leases, lock, process
 from tfdeploy.agent.machine.devices import nvidia
 from tfdeploy.agent.reports import history
 from tfdeploy.agent.runs import supervise
-from tfdeploy.agent.supervision import heartbeat, membership, supervisor, termination, turn, watch
+from tfdeploy.agent.supervision import membership, supervisor, termination, turn, watch
+from tfdeploy.agent.supervision.heartbeat import client
 for module in (watch, supervisor, membership):
     module.TICK_S = 0.03
 watch.READY_TICK_S = float(os.environ.get("READY_TICK_S", 0.03))
@@ -39,8 +40,8 @@ watch.EXPOSED_CHECK_EVERY_S = 0.1
 guard.LOWEST, guard.HIGHEST = 20_000, 32_767  # no other test has a port there
 nvidia.SAMPLE_CPU_SHARE = 1.0
 history.EVERY_S, history.TICK_S = 0.1, 0.05
-heartbeat.INTERVAL_S, turn.POLL_S, turn.BEHIND_POLL_S = 0.05, 0.2, 0.2
-heartbeat.QUEUED_INTERVAL_S = membership.QUEUED_INTERVAL_S = 0.5
+client.INTERVAL_S, turn.POLL_S, turn.BEHIND_POLL_S = 0.05, 0.2, 0.2
+client.QUEUED_INTERVAL_S = membership.QUEUED_INTERVAL_S = 0.5
 termination.PS_MARGIN_S, termination.REFUSED_S = 60.0, 0.5
 inherited = [lock.acquire(task_dir), *leases.acquire(lease.split())]
 supervise.supervise(task_dir, os.dup(1), *inherited)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.builders import hosts_toml
 from support.command_line import REAL
+from support.trusting import trust
 
 from tfdeploy import cli
 
@@ -42,6 +43,7 @@ def tfdeploy(monkeypatch, capsys):
 
 @pytest.mark.parametrize("command", ["status", "logs", "stop", "collect", "resume"])
 def test_a_project_without_runs_exits_with_2(tfdeploy, folder, home, command):
+    trust()
     code, _, err = tfdeploy(command)
     assert code == 2
     found = (

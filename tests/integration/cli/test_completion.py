@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import subprocess
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.builders import run_json
 from support.projects import environment
 from support.terminal import fork_on_terminal
 
@@ -56,7 +58,7 @@ def folder(tmp_path):
     run = tmp_path / "runs" / "20260101-1"
     run.mkdir(parents=True)
     (run / "hosts.toml").write_text((tmp_path / "hosts.toml").read_text())
-    (run / "run.json").write_text('{"release": "r", "agent": "a", "hosts_file": "hosts.toml"}')
+    (run / "run.json").write_text(json.dumps(run_json()))
     return tmp_path
 
 

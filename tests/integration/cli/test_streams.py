@@ -12,6 +12,7 @@ from support import command_line, evidence
 from support.builders import hosts_toml
 from support.command_line import REAL
 from support.projects import environment
+from support.trusting import trust
 
 HOST = '[hosts.here]\ntransport = "local"\npython = "python3.99"\nworkers = 1'
 
@@ -86,6 +87,7 @@ def test_a_stream_that_is_closed_changes_no_exit_code(folder, closed):
 
 
 def test_hosts_that_are_looked_at_once_keep_their_errors_without_a_reader(folder):
+    trust(folder / "hosts.toml")
     with unread() as output:
         done = subprocess.run([*REAL, "hosts"], stdout=output, stderr=subprocess.PIPE, cwd=folder)
     assert done.returncode == 1

@@ -224,37 +224,28 @@ def test_a_refusal_of_the_agent_is_raised_with_its_hint(home):
     )
 
 
-class Misspelt(Request[FindRelease]):
-    """A request with a field that the verb does not have, and without one that it needs."""
+class Misspelt(Request[FindRelease], tag="offer"):
+    """A request without a field that it needs."""
 
-    VERB = "offer"
     project: str
     realease: str
 
 
-def test_the_agent_names_an_unknown_field(home):
+def test_the_agent_names_a_missing_field(home):
     failed = error_of(lambda: agent().ask(Misspelt("p", "f00d")))
-    assert (
-        failed
-        == "here: the agent failed: invalid request offer: FindRelease has no field 'realease'"
-    )
+    assert failed == "here: the agent failed: invalid request offer: FindRelease has no release"
 
 
-class Unknown(Request[FindRelease]):
+class Unknown(Request[FindRelease], tag="foresee"):
     """A request of another version."""
-
-    VERB = "foresee"
 
 
 def test_the_agent_names_an_unknown_request(home):
     refused = error_of(lambda: agent().ask(Unknown()))
-    assert "its agent does not know the request foresee\n" in refused
-
-
-def test_what_an_older_agent_says_of_an_unknown_request_is_understood():
-    answer = {"failed": "KeyError: 'foresee'"}
-    with pytest.raises(AgentError, match="its agent does not know the request foresee"):
-        agent().parse(agent_session.query(Unknown()), answer)
+    assert refused == (
+        "here: this agent does not know the request 'foresee'\n"
+        "  another version of tfdeploy started this run: use that one for it"
+    )
 
 
 def test_an_exception_in_the_agent_is_reported(home):
@@ -323,15 +314,6 @@ def test_a_long_request_is_sent_compressed(home, monkeypatch):
     assert len(here.ask(LONG).wanted) == 200
     assert sent[-1] < len(here.query(LONG).data) / 3
     assert here.ask(OFFER).present is False  # the next request is found after it
-
-
-def test_an_agent_of_another_version_is_sent_nothing_compressed(home, monkeypatch):
-    """It may be older than compressed requests."""
-    agent().ask(OFFER)
-    there = home / ".tfdeploy/agent"
-    (there / bundles.current_version()).rename(there / "0123456789abcdef")
-    monkeypatch.setattr(agent_session.Query, "compressed", b"compressed")
-    assert len(agent(version="0123456789abcdef").ask(LONG).wanted) == 200
 
 
 def task_lock(home):

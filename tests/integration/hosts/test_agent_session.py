@@ -22,8 +22,8 @@ MARK = agent_session.MARK
 def connect():
     sessions = []
 
-    def connect_to(argv):
-        sessions.append(Session("here", LocalTransport("here").stream(argv)))
+    def connect_to(argv, *stuck_s):
+        sessions.append(Session("here", LocalTransport("here").stream(argv), *stuck_s))
         return sessions[-1]
 
     yield connect_to
@@ -37,9 +37,8 @@ def python(code):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("query", [b"short", b"long" * 100_000], ids=["short", "long"])
-def test_an_agent_that_reads_nothing_is_given_up(connect, monkeypatch, query):
-    monkeypatch.setattr(agent_session, "STUCK_S", 0.3)
-    session, started = connect(SLEEP), time.monotonic()
+def test_an_agent_that_reads_nothing_is_given_up(connect, query):
+    session, started = connect(SLEEP, 0.3), time.monotonic()
     with pytest.raises(HostError):
         session.write(query, PAYLOAD)
     with pytest.raises(CommandTimedOut, match=r"the agent read nothing for 0\.3 s"):
@@ -47,13 +46,14 @@ def test_an_agent_that_reads_nothing_is_given_up(connect, monkeypatch, query):
     assert time.monotonic() - started < 60
 
 
-def test_an_agent_that_reads_slowly_is_not_given_up(connect, monkeypatch):
+def test_an_agent_that_reads_slowly_is_not_given_up(connect):
     """The limit is for each part of what is sent."""
-    monkeypatch.setattr(agent_session, "STUCK_S", 2.0)
-    parts = [memoryview(bytes(1 << 17))] * 25  # each takes 0.1 s, all together longer than STUCK_S
+    parts = [
+        memoryview(bytes(1 << 17))
+    ] * 25  # each takes 0.1 s, all together longer than the limit
     code = f"import os, time\nleft = {len(parts) << 17}\nwhile left:\n"
     code += "    left -= len(os.read(0, min(left, 1 << 16)))\n    time.sleep(0.05)\n"
-    session = connect(python(f"{code}print('{MARK}{{}}')"))
+    session = connect(python(f"{code}print('{MARK}{{}}')"), 2.0)
     session.write(b"", parts)
     assert session.answer(60.0, LIMIT) == {}
 

@@ -110,8 +110,7 @@ def test_a_part_that_is_a_link_to_a_stored_file_is_not_continued(held, source, t
 
 def test_a_part_of_other_content_is_fetched_again(held, source, agent):
     (held.folder.path / "c").write_bytes(b"other")
-    held.fetch(str(source), SIZES)
-    held.fetch_stale(str(source), EXPECTED)
+    held.complete(str(source), EXPECTED)
     assert agent.transport.requests[1:] == [{"c": 0}]
     assert (arrived(held), held.hashes) == (CONTENTS, HASHES)
 

@@ -17,11 +17,11 @@ from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.results.fetch import check_free_space
 from tfdeploy.results.run_folder import disk_errors
 from tfdeploy.results.units import fetch_units, parse_units
-from tfdeploy.shared.protocol.outputs import HashedFile, HeldUnit, HeldUnits, OutputUnit
-from tfdeploy.shared.units import Unit
+from tfdeploy.shared.protocol.outputs import HashedFile, Held, HeldUnit, Unit
 from tfdeploy.transport.local import LocalTransport
 
-CONTENT = bytes(BULK)
+SIZE = BULK + 1  # it comes over a connection of its own
+CONTENT = bytes(SIZE)
 TASK = {"project": "p", "run": "r", "task": "worker:0"}
 
 
@@ -41,17 +41,16 @@ def fetch(agent, tmp_path):
     held.mkdir()
     (held / "model").write_bytes(CONTENT)
 
-    def run(size=BULK, listed=BULK):
+    def run(size=SIZE, listed=SIZE):
         files = [HashedFile("model", size, hashlib.sha256(CONTENT).hexdigest())]
-        answer = HeldUnits(str(held), [HeldUnit("model", files)], [])
+        answer = Held(str(held), [HeldUnit("model", files)], [])
         reply = SimpleNamespace(answer=lambda: answer)
-        pipeline = SimpleNamespace(
-            agent=agent, send=lambda request, timeout_s=0.0: reply, flush=lambda: None
-        )
+        pipeline = SimpleNamespace(agent=agent, send=lambda *request: reply, flush=lambda: None)
         unit = Unit("model", "file", {"model": (listed, 1)})
         folder = OwnFolder.at(tmp_path)
         steps = fetch_units(pipeline, TASK, [unit], folder / "incoming", folder / "dest")
-        next(steps)
+        next(steps)  # until the host is asked
+        next(steps)  # until it holds the unit
         with pytest.raises(StopIteration) as end:
             next(steps)
         return end.value.value
@@ -68,8 +67,8 @@ def test_a_file_takes_the_place_of_a_folder_that_an_interrupted_fetch_left(fetch
 
 
 def test_a_file_that_grew_after_it_was_listed_has_the_size_that_arrived(fetch):
-    arrived, _ = fetch(listed=BULK - 1)
-    assert [unit.size for unit in arrived] == [BULK]
+    arrived, _ = fetch(listed=SIZE - 1)
+    assert [unit.size for unit in arrived] == [SIZE]
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 40])
@@ -95,7 +94,5 @@ def test_what_an_interrupted_fetch_left_takes_no_space_again(agent, tmp_path, mo
 
 
 def test_a_unit_that_is_listed_in_two_folders_is_fetched_once(agent):
-    unit = OutputUnit(
-        path="/scratch/a", kind="file", size=1, mtime_ns=2, files=[("/scratch/a", 1, 2)]
-    )
-    assert parse_units(agent, [unit, unit]) == [Unit("/scratch/a", "file", {"/scratch/a": (1, 2)})]
+    unit = Unit("/scratch/a", "file", {"/scratch/a": (1, 2)})
+    assert parse_units(agent, [unit, unit]) == [unit]

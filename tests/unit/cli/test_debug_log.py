@@ -62,10 +62,12 @@ def test_a_second_attempt_with_a_newer_record_adds_to_the_log_of_the_first(
     def meet_a_newer_record(*_):
         raise OutdatedRecord("a", "run r was resumed", "", "r", 2, state / "hosts.toml")
 
-    monkeypatch.setattr("tfdeploy.cli.options.load_inventory", meet_a_newer_record)
+    monkeypatch.setattr("tfdeploy.cli.training.load_to_plan", meet_a_newer_record)
     monkeypatch.setattr(cli, "take_newer_record", lambda _: None)
     assert tfdeploy("plan")[0] == 1
-    assert (state / "plan.log").read_text().count("OutdatedRecord: a: run r was resumed") == 2
+    assert (state / "plan.log").read_text().count(
+        "OutdatedRecord: a: run r was resumed"
+    ) == 1 + cli.MAX_CLAIMS
 
 
 @pytest.mark.parametrize("words", [("--help",), ("plan", "--help"), ("completion", "bash")])
@@ -90,7 +92,7 @@ def test_an_unexpected_error_names_the_file_which_has_its_traceback(tfdeploy, st
     def fail(*_):
         raise ValueError("\x1b[2Jbroken https://me:hunter2hunter2@host/")
 
-    monkeypatch.setattr("tfdeploy.cli.options.load_inventory", fail)
+    monkeypatch.setattr("tfdeploy.cli.training.load_to_plan", fail)
     code, out, err = tfdeploy("plan", "--json")
     file = state / "plan.log"
     assert (code, json.loads(out)["error"]["message"][:19]) == (1, "unexpected ValueErr")

@@ -11,8 +11,9 @@ from support.builders import make_run
 
 from tfdeploy import run as runs
 from tfdeploy.cli import training
-from tfdeploy.commands import run as command
-from tfdeploy.commands.following.run_follow import Watcher
+from tfdeploy.cli.options import When
+from tfdeploy.commands.running import run as command
+from tfdeploy.commands.running.follow import Watcher
 from tfdeploy.errors import (
     FleetError,
     LeaseConflict,
@@ -84,4 +85,4 @@ def test_a_run_whose_gpus_others_have_waits_for_its_turn(tmp_path, monkeypatch, 
 
 def test_a_run_that_is_left_to_the_queue_is_not_followed():
     with pytest.raises(typer.BadParameter, match="expected --wait forever --resilient"):
-        training.run(queue=True, resilient=True)
+        training.run(when=When(queue=True), resilient=True)

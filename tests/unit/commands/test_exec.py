@@ -32,7 +32,7 @@ class Fleet:
             return error
 
     def _ask(self, request):
-        self.asked.append((request.VERB, request.project, request.run, request.task))
+        self.asked.append((request.TAG, request.project, request.run, request.task))
         return TaskEntrance(self._words, "/work")
 
 

@@ -21,6 +21,14 @@ def test_the_file_is_written_whole(tmp_path):
     assert len([*tmp_path.iterdir()]) == 1
 
 
+def test_what_a_killed_init_left_is_deleted(tmp_path):
+    left, other = tmp_path / ".hosts.toml.0123abcd", tmp_path / ".hosts.toml.swp"
+    left.touch()
+    other.touch()
+    init.write(draft(tmp_path / "hosts.toml"))
+    assert {*tmp_path.iterdir()} == {tmp_path / "hosts.toml", other}
+
+
 def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
     (tmp_path / "hosts.toml").write_text("mine")
     with pytest.raises(InventoryError, match="exists already"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.builders import hosts_toml, make_inventory, put
+from support.builders import hosts_toml, make_inventory, put, run_json
 
 from tfdeploy.commands.plan import source_release, with_hosts
 from tfdeploy.config import inventory
@@ -29,10 +29,9 @@ def test_a_notebook_that_a_command_runs_is_pushed_unless_hosts_toml_leaves_it_ou
 def test_the_hosts_files_of_earlier_runs_are_not_pushed_whatever_their_names(tmp_path):
     for name in ("hosts.toml", "cluster", "train.py"):
         put(tmp_path, name, hosts_toml() if name != "train.py" else "x")
-    names = {"release": "f00d", "agent": "a9e"}
     for number, name in enumerate(["cluster", "train.py"]):
         run = f"runs/20260101-00000{number}-aaaa/run.json"
-        put(tmp_path, run, json.dumps({**names, "hosts_file": name}))
+        put(tmp_path, run, json.dumps(run_json(hosts_file=name)))
     assert {*source_release(inventory.load(tmp_path / "hosts.toml")).manifest} == {"train.py"}
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfdeploy.commands import prune
 from tfdeploy.commands.prune import choose_removals
 from tfdeploy.commands.runs import HostDisk, run_result, summarize_runs
 from tfdeploy.environments.wheelhouse import PLACE
@@ -169,6 +170,21 @@ def test_a_folder_without_a_run_id_stays_with_its_release():
 def test_remains_of_interrupted_pushes_are_deleted_even_without_runs():
     chosen = choose_removals({"a": disk(run(1), left=7), "b": disk(run(1))}, 1, 1)
     assert {host: what.left_bytes for host, what in chosen.items()} == {"a": 7}
+
+
+def test_collected_results_are_on_the_controllers_disk_before_hosts_delete_them(monkeypatch):
+    happened = []
+    monkeypatch.setattr(prune.os, "sync", lambda: happened.append("sync"))
+
+    class AnyFleet:
+        def outcomes(self, hosts, ask):
+            happened.append([*hosts])
+            return {}
+
+    chosen = choose_removals({"a": disk(run(1))}, 0, 0)
+    prune.prune(AnyFleet(), "p", chosen)
+    prune.remove_run(AnyFleet(), "p", "run", ["a"], "sweep")
+    assert happened == ["sync", ["a"], [], "sync", ["a"]]
 
 
 def test_a_run_of_size_zero_is_deleted_too():

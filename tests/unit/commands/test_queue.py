@@ -14,11 +14,14 @@ from tfdeploy.output.console import Console
 from tfdeploy.output.hosts_output import print_queue
 from tfdeploy.shared.protocol.preflight import FreePorts
 from tfdeploy.shared.protocol.reports import HostQueue, QueuedRun
+from tfdeploy.shared.records import HIGH, NORMAL
 
 FIRST, SECOND = "20260101-101500-aaaa", "20260101-101500-bbbb"
 
 
-def run(name, user="alice", priority=0, submitted=1, age_s=60.0, reason="comes next", project="p"):
+def run(
+    name, user="alice", priority=NORMAL, submitted=1, age_s=60.0, reason="comes next", project="p"
+):
     return QueuedRun(project, name, user, priority, submitted, age_s, reason)
 
 
@@ -41,7 +44,11 @@ def listed(**answers):
 
 def test_runs_are_in_the_order_of_all_hosts_whatever_the_clocks_and_ages_say():
     a = [run(FIRST, age_s=1.0), run(SECOND, age_s=3600.0)]
-    b = [run("urgent", priority=1, submitted=9), run(SECOND, age_s=None), run("late", submitted=2)]
+    b = [
+        run("urgent", priority=HIGH, submitted=9),
+        run(SECOND, age_s=None),
+        run("late", submitted=2),
+    ]
     assert [each.run for each in listed(a=a, b=b)] == ["urgent", FIRST, SECOND, "late"]
 
 
@@ -52,8 +59,8 @@ def test_a_run_is_one_row_with_a_reason_for_each_host():
 
 
 def test_a_stranger_who_uses_the_name_of_a_run_has_a_row_of_their_own():
-    found = listed(a=[run(FIRST, "mallory", priority=99), run(FIRST)])
-    assert [(each.user, each.priority) for each in found] == [("mallory", 99), ("alice", 0)]
+    found = listed(a=[run(FIRST, "mallory", priority=HIGH), run(FIRST)])
+    assert [(each.user, each.priority) for each in found] == [("mallory", HIGH), ("alice", NORMAL)]
 
 
 @pytest.fixture
@@ -74,7 +81,7 @@ def test_a_queue_fits_eighty_columns(printed):
 
 def test_what_hosts_hide_is_a_dash(printed):
     row = printed(a=[run(FIRST, user="", project="", age_s=None)])[1]
-    assert row.split() == [FIRST, "-", "-", "0", "-", "a"]
+    assert row.split() == [FIRST, "-", "-", "normal", "-", "a"]
 
 
 def test_control_characters_of_a_host_are_escaped(printed):

@@ -1,4 +1,4 @@
-"""When a start with place = "free" looks again which hosts are free."""
+"""When a start with `workers` in [training] looks again which hosts are free."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.commands import start
+from tfdeploy.commands.intent import RunOptions
 from tfdeploy.errors import FleetError, LeaseConflict, Unreachable
 
 CONFLICT = LeaseConflict("a", "GPU 0 is taken", "", "other")
@@ -25,7 +26,7 @@ def test_a_run_that_may_still_have_tasks_is_not_followed_by_another(monkeypatch,
 
     monkeypatch.setattr(start, "_start", fail)
     monkeypatch.setattr(start, "plan_on_free", lambda fleet, inventory, options: intent)
-    intent = SimpleNamespace(all_hosts="all", options="")
+    intent = SimpleNamespace(all_hosts="all", options=RunOptions())
     with pytest.raises(type(error)):
-        start.start_run(None, intent, start.NOBODY, push_first=True)
+        start.start_run(None, intent, start.UNWATCHED)
     assert len(started) == starts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.commands.following.training_history import STALLED_S
 from tfdeploy.commands.status import RunStatus, TaskStatus
+from tfdeploy.commands.watching.history import STALLED_S
 from tfdeploy.errors import Unreachable
 from unit.output.samples import make_report, make_run
 

@@ -7,8 +7,8 @@ from support.builders import make_run
 
 from tfdeploy.commands.trials import TrialsResult, list_trials
 from tfdeploy.output.console import Console
-from tfdeploy.output.experiment_output import print_trials
-from tfdeploy.shared.trials import BAD, FAILED, RUNNING, SUCCEEDED, TrialRecord, to_line
+from tfdeploy.output.trial_table import print_trials
+from tfdeploy.shared.trials import BAD, FAILED, RUNNING, SUCCEEDED, WAITING, TrialRecord, to_line
 
 POINTS = "".join(f"{{lr = '{n}'}}, " for n in range(4))
 
@@ -35,6 +35,19 @@ def record(number, state, value=None, **more):
 def test_a_trial_that_failed_is_never_above_the_best_one(result):
     found = result(record(0, FAILED, 0.9), record(1, SUCCEEDED, 0.5), record(2, BAD, 0.6))
     assert ([t.number for t in found.trials], found.best) == ([2, 1, 3, 0], 2)
+
+
+def test_a_slot_does_not_say_how_the_trials_of_others_are(tmp_path):
+    """What was collected of one is what its host sent."""
+    tables = "".join(f"[hosts.{h}]\naddress = '{h}'\nworkers = 1\n" for h in "abc")
+    run = make_run(
+        tmp_path, hosts=tables, top=f"[trials]\nobjective = 'acc:max'\npoints = [{POINTS}]\n"
+    )
+    (run.folder / "logs").mkdir(parents=True)
+    forged = [TrialRecord(n, 9, SUCCEEDED, f"worker:{n}", value=9.0) for n in (1, 2)]
+    (run.folder / "logs" / "worker-1.trials.jsonl").write_bytes(b"".join(map(to_line, forged)))
+    states = {trial.number: trial.state for trial in list_trials(None, run).trials}
+    assert (states[1], states[2]) == (SUCCEEDED, WAITING)
 
 
 def test_the_smallest_value_may_be_best(result):

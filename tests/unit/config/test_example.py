@@ -96,9 +96,11 @@ def test_the_example_launches():
     loaded, addresses = example()
     result, data = placing.make_plan(loaded, addresses), {"data/mnist": "data-mnist-1"}
     launches = launch.make(loaded, result, RunNames("run", "release", data=data), "secret")
-    assert launches[2].argv[0] == "/opt/tf-gpu/bin/python"
-    assert launches[2].env["TF_GPU_ALLOCATOR"] == "cuda_malloc_async"
-    assert [x.task for x in launches if x.data] == [f"worker:{index}" for index in range(6)]
+    assert launches[2].process.argv[0] == "/opt/tf-gpu/bin/python"
+    assert launches[2].process.env["TF_GPU_ALLOCATOR"] == "cuda_malloc_async"
+    assert [x.task for x in launches if x.directory.data] == [
+        f"worker:{index}" for index in range(6)
+    ]
 
 
 @pytest.mark.parametrize("table", ["training", "restart"])
@@ -145,8 +147,8 @@ def as_written(default):
 
 # Required keys, and one whose default is in the comment above it.
 WITHOUT_DEFAULT = {"project", "command", "role"}
-# Keys whose default depends on others.
-DEPENDENT = {"ends_with", "stragglers_s"}
+# A key whose default depends on others.
+DEPENDENT = {"ends_with"}
 
 
 def test_the_example_states_the_default_of_each_key():

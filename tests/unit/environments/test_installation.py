@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import re
-import sys
-import sysconfig
 import tomllib
-from importlib import metadata
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from tfdeploy.environments import installation
-from tfdeploy.errors import RunError
+from tfdeploy.environments.installation import Installation
 
 CLONE = {"url": "file:///home/me/my%20clone", "dir_info": {}}
 REPOSITORY = {"url": "https://host/tfdeploy.git", "vcs_info": {"vcs": "git", "commit_id": "f00d"}}
 
 
-@pytest.fixture
-def prefix(tmp_path, monkeypatch):
-    """The folder of an environment whose Python has a space in its path."""
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(sys, "executable", "/opt/my tools/bin/python")
-    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "lib"))
-    return tmp_path
-
-
-def installed_from(monkeypatch, source):
-    text = source and json.dumps(source)
-    monkeypatch.setattr(
-        metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text)
-    )
+def made(tmp_path, *, source=None, present=()):
+    """Return an installation whose Python has a space in its path, with these packages."""
+    return Installation(
+        tmp_path, "/opt/my tools/bin/python", present.__contains__,
+        lambda: source and json.dumps(source),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -51,40 +38,33 @@ def installed_from(monkeypatch, source):
         ("pyvenv.cfg", CLONE, "'/opt/my tools/bin/python' -m pip install 'tfdeploy[tensorboard]'"),
     ],
 )  # fmt: skip
-def test_an_extra_is_added_by_the_installer(prefix, monkeypatch, file, source, command):
-    (prefix / file).touch()
-    installed_from(monkeypatch, source)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert installation.command_to_add("tensorboard") == command
+def test_an_extra_is_added_by_the_installer(tmp_path, file, source, command):
+    (tmp_path / file).touch()
+    found = made(tmp_path, source=source)
+    assert installation.command_to_add("tensorboard", found) == command
 
 
-def folder_spec(name):
-    """Return what Python finds for a folder of this name without __init__.py."""
-    return importlib.machinery.ModuleSpec(name, None, is_package=True)
-
-
-@pytest.mark.parametrize("find_spec", [lambda name: None, folder_spec])
 @pytest.mark.parametrize(
     ("extra", "package"),
     [("env", "uv"), ("plots", "matplotlib"), ("tensorboard", "TensorBoard"), ("watch", "Textual")],
 )
-def test_a_missing_extra_is_one_command_away(prefix, monkeypatch, find_spec, extra, package):
-    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
-    with pytest.raises(RunError) as missing:
-        installation.require(extra)
-    assert str(missing.value) == (
+def test_a_missing_extra_is_one_command_away(tmp_path, extra, package):
+    assert str(installation.find_missing(extra, made(tmp_path))) == (
         f"{package} is not installed beside tfdeploy\n"
         f"  '/opt/my tools/bin/python' -m pip install 'tfdeploy[{extra}]'"
     )
 
 
-def test_an_extra_is_installed_with_those_that_are_there(prefix, monkeypatch):
-    present = {"uv", "pip", "textual", "matplotlib"}  # of plots only a part
-    monkeypatch.setattr(
-        importlib.util, "find_spec",
-        lambda name: SimpleNamespace(origin="") if name in present else None,
-    )  # fmt: skip
-    assert installation.command_to_add("tensorboard").endswith("'tfdeploy[env,tensorboard,watch]'")
+def test_a_folder_with_the_name_of_a_package_is_no_package():
+    folder = ModuleSpec("matplotlib", None, is_package=True)
+    assert not installation.has_origin(folder)
+    assert not installation.has_origin(None)
+
+
+def test_an_extra_is_installed_with_those_that_are_there(tmp_path):
+    found = made(tmp_path, present={"uv", "pip", "Textual", "matplotlib"})  # of plots only a part
+    command = installation.command_to_add("tensorboard", found)
+    assert command.endswith("'tfdeploy[env,tensorboard,watch]'")
 
 
 def test_every_extra_of_the_package_is_known_and_all_has_each():

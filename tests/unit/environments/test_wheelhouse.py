@@ -107,7 +107,8 @@ def test_without_uv_the_command_that_installs_it_is_the_reason(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoWheels, match=r"^it has no uv, .* add env$"):
         wheelhouse.versions(["numpy"], WheelTarget("3.11", "x86_64", "glibc 2.36"))
-    assert wheelhouse.uv_release("x86_64", "glibc 2.36") is None
+    with pytest.raises(NoWheels, match=r"^it has no uv, .* add env$"):
+        wheelhouse.uv_release("x86_64", "glibc 2.36", tmp_path)
 
 
 def test_without_pip_the_command_that_installs_it_is_the_reason(tmp_path, without_extra):
@@ -115,12 +116,11 @@ def test_without_pip_the_command_that_installs_it_is_the_reason(tmp_path, withou
         wheelhouse._download(WheelTarget("3.11", "x86_64", "glibc 2.36"), tmp_path, tmp_path, print)
 
 
-def test_uv_of_path_is_used_here_and_sent_to_no_host(tmp_path, monkeypatch, without_extra):
+def test_uv_of_path_is_used_here(tmp_path, monkeypatch, without_extra):
     uv = tmp_path / "uv"
     uv.touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert wheelhouse._uv() == [str(uv)]
-    assert wheelhouse.uv_release("x86_64", "glibc 2.36") is None
 
 
 def spec(*lines):

@@ -119,6 +119,38 @@ def test_a_file_gives_way_to_a_folder_of_its_name(folder):
     assert (folder.path / "dest/model/a/part").read_text() == "new"
 
 
+def test_what_a_killed_process_left_is_deleted_or_put_back(folder, elsewhere, monkeypatch):
+    (folder / "a").make()
+    (folder.path / "a" / ".tfdeploy-1.new").write_bytes(b"half")
+    (folder.path / "a" / ".tfdeploy-2.new").symlink_to(elsewhere)
+    folder.write("a/.tfdeploy-3.new/model/part", [b"the only one"])
+    folder.write("a/.tfdeploy-4.new/newer/part", [b"replaced"])
+    folder.write("a/newer/part", [b"new"])
+    folder.write("incoming/other/part", [b"new"])
+    folder.write("a/other/part", [b"old"])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # as if it were killed
+        patch.setattr(
+            own_folder.os, "replace", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
+        patch.setattr(own_folder, "_remove", lambda *a: None)
+        (folder / "incoming").move("other", folder / "a")
+    assert not (folder / "a").has("other")
+    folder.clean_up()
+    found = {name: (folder / "a").read(name, 20) for name in (folder / "a").files()}
+    wanted = {"model/part": b"the only one", "newer/part": b"new", "other/part": b"old"}
+    assert (found, len(os.listdir(folder.path / "a"))) == (wanted, 3)
+
+
+def test_a_file_that_another_command_writes_is_not_deleted(folder):
+    def blocks():
+        yield b"one"
+        OwnFolder.at(folder.path).clean_up()
+        yield b"two"
+
+    folder.write("file", blocks())
+    assert folder.read("file", 9) == b"onetwo"
+
+
 def test_what_can_not_be_replaced_stays(folder):
     folder.write("dest/model/part", [b"old"])
     with pytest.raises(FileNotFoundError):

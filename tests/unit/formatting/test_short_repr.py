@@ -7,8 +7,8 @@ from pathlib import Path
 import tfdeploy
 from tfdeploy.commands.check import CheckResult
 from tfdeploy.commands.collect import CollectResult
-from tfdeploy.commands.following.run_follow import RunEnd, Watcher
-from tfdeploy.commands.plan import Intent
+from tfdeploy.commands.intent import Intent
+from tfdeploy.commands.running.follow import RunEnd, Watcher
 from tfdeploy.commands.status import RunStatus, TaskStatus
 from tfdeploy.errors import HostError
 from tfdeploy.release.snapshot import Release

@@ -133,8 +133,7 @@ def test_on_a_terminal_transfers_are_shown_in_place_and_removed():
     assert "\x1b[2K" in text[-30:]
 
 
-def test_without_a_terminal_transfers_are_lines_every_few_seconds(monkeypatch):
-    monkeypatch.setattr(progress, "LINE_S", 0.01)
+def test_without_a_terminal_transfers_are_lines_every_few_seconds():
     transfers, lines, printed = Transfers(), [], threading.Event()
 
     def print_line(line):
@@ -142,18 +141,17 @@ def test_without_a_terminal_transfers_are_lines_every_few_seconds(monkeypatch):
         printed.set()
 
     with (
-        progress.in_lines(print_line, transfers),
+        progress.in_lines(print_line, transfers, every_s=0.01),
         transfers.begin("gpu-01", 10 * MB, "reads"),
     ):
         assert printed.wait(60)
     assert lines == ["gpu-01: reads"]  # once, however long it takes
 
 
-def test_a_transfer_that_takes_no_time_has_no_line(monkeypatch):
-    monkeypatch.setattr(progress, "LINE_S", 3600.0)
+def test_a_transfer_that_takes_no_time_has_no_line():
     lines, transfers = [], Transfers()
     with (
-        progress.in_lines(lines.append, transfers),
+        progress.in_lines(lines.append, transfers, every_s=3600.0),
         transfers.begin("gpu-01", MB) as transfer,
     ):
         transfer("file", MB)

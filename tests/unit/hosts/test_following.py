@@ -11,7 +11,7 @@ from support.builders import eventually
 from tfdeploy.errors import CommandTimedOut, NotTrusted, TfdeployError, Unreachable
 from tfdeploy.hosts import following as following_module
 from tfdeploy.hosts.events import EVENT_BYTES, MAX_WAITING_BYTES, Listener
-from tfdeploy.hosts.following import Following, Subscription
+from tfdeploy.hosts.following import Following, FollowTimes, Subscription
 from tfdeploy.shared.protocol.preflight import FreePorts, Ports
 from tfdeploy.shared.protocol.reports import Follow, StateChange
 from tfdeploy.shared.records import TaskReport
@@ -44,9 +44,10 @@ class FakeAgent:
         return Stream(self._first)
 
 
-def following(count, first):
+def following(count, first, times=following_module.TIMES):
     request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    return Following({FakeAgent(f"gpu{n}", first): Subscription(request, "") for n in range(count)})
+    subscriptions = {FakeAgent(f"gpu{n}", first): Subscription(request) for n in range(count)}
+    return Following(subscriptions, times=times)
 
 
 def test_an_error_that_is_not_of_the_host_is_raised_and_not_tried_again():
@@ -81,8 +82,7 @@ def test_many_hosts_are_followed_but_only_some_connect_at_a_time():
     assert max(most) <= following_module.MAX_CONNECTING
 
 
-def test_hosts_that_hang_do_not_block_the_events_of_others(monkeypatch):
-    monkeypatch.setattr(following_module, "CONNECT_S", 0.1)
+def test_hosts_that_hang_do_not_block_the_events_of_others():
     hung, over = [], threading.Event()
 
     def first():
@@ -90,7 +90,7 @@ def test_hosts_that_hang_do_not_block_the_events_of_others(monkeypatch):
             hung.append(1)
             over.wait(60)
 
-    with following(following_module.MAX_CONNECTING + 3, first) as many:
+    with following(following_module.MAX_CONNECTING + 3, first, FollowTimes(connect_s=0.1)) as many:
         heard = [next(events)[0] for events in [many.events()] for _ in range(3)]
         over.set()
     assert len(set(heard)) == 3
@@ -106,9 +106,9 @@ def test_hosts_wait_until_their_events_are_handled():
 
 def test_a_host_that_is_asked_once_may_not_be_silent_forever():
     once = Follow("p", "r", ["w:0"], logs=True, lines=None, forever=False)
-    assert Subscription(once, "").silence_s
+    assert Subscription(once).silence_s
     assert (
-        Subscription(Follow(**{**vars(once), "forever": True}), "").silence_s is None
+        Subscription(Follow(**{**vars(once), "forever": True})).silence_s is None
     )  # a task may write nothing
 
 
@@ -146,18 +146,17 @@ class Returning:
         return LastAnswer()
 
 
-def follow_agents(*agents):
+def follow_agents(*agents, times):
     request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    return Following({agent: Subscription(request, "") for agent in agents})
+    return Following({agent: Subscription(request) for agent in agents}, times=times)
 
 
-def test_a_host_that_hangs_does_not_hold_up_the_last_answers_of_the_others(monkeypatch):
-    monkeypatch.setattr(following_module, "FINISH_S", 2.0)
+def test_a_host_that_hangs_does_not_hold_up_the_last_answers_of_the_others():
     agents = [FakeAgent("well", None), FakeAgent("hung", None)]
     for agent in agents:
         stream = LastAnswer(hangs=agent.host == "hung")
-        monkeypatch.setattr(agent, "stream", lambda request, silence_s, stream=stream: stream)
-    with follow_agents(*agents) as two:
+        agent.stream = lambda request, silence_s, stream=stream: stream
+    with follow_agents(*agents, times=FollowTimes(finish_s=2.0)) as two:
         events = two.events(time.monotonic() + 60)
         assert {next(events)[0] for _ in agents} == {"well", "hung"}
         answers, errors = two.finish_with({"well": Ports(1), "hung": Ports(1)})
@@ -165,11 +164,9 @@ def test_a_host_that_hangs_does_not_hold_up_the_last_answers_of_the_others(monke
     assert [(type(error), error.host) for error in errors] == [(CommandTimedOut, "hung")]
 
 
-def test_a_host_that_returns_while_the_streams_end_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(following_module, "RETRY_S", (0.0,))
-    monkeypatch.setattr(following_module, "FINISH_S", 5.0)
-    finishing = threading.Event()
-    with follow_agents(Returning(finishing)) as one:
+def test_a_host_that_returns_while_the_streams_end_is_not_waited_for():
+    finishing, times = threading.Event(), FollowTimes(retry_s=(0.0,), finish_s=5.0)
+    with follow_agents(Returning(finishing), times=times) as one:
         one._finishing = finishing
         host, error = next(one.events(time.monotonic() + 60))
         assert isinstance(error, Unreachable)

@@ -28,7 +28,7 @@ def make_part(rounds, error=None):
 def test_parts_share_a_pipeline():
     parts = [make_part(2), make_part(0), make_part(1)]
     run_parts(AGENT, parts)
-    assert len({part.result for part in parts}) == 1
+    assert len({part.results[0] for part in parts}) == 1
 
 
 def test_what_is_fetched_with_a_part_that_fails_still_arrives():
@@ -36,7 +36,7 @@ def test_what_is_fetched_with_a_part_that_fails_still_arrives():
     outputs = make_part(1, AgentError("h", "the disk is full"))
     with pytest.raises(AgentError, match="full"):
         run_parts(AGENT, [checkpoint, logs, outputs])
-    assert checkpoint.result is not logs.result
+    assert checkpoint.results[0] is not logs.results[0]
 
 
 def test_after_a_second_error_the_first_one_is_raised():
@@ -45,4 +45,4 @@ def test_after_a_second_error_the_first_one_is_raised():
     never = make_part(2)
     with pytest.raises(AgentError, match="full"):
         run_parts(AGENT, [first, lost, never])
-    assert not hasattr(never, "result")
+    assert not never.results

@@ -17,9 +17,8 @@ def fleet():
     return Fleet(make_inventory("\n".join(f"[hosts.h{n}]\nworkers = 1" for n in range(4))))
 
 
-def outcomes_while_one_waits(fleet, monkeypatch):
+def outcomes_while_one_waits(fleet):
     """Return the reports, of which the first one lets the last host answer."""
-    monkeypatch.setattr(parallel, "CHECK_S", 0.01)
     reports, last = [], threading.Event()
 
     def act(agent):
@@ -38,9 +37,8 @@ def outcomes_while_one_waits(fleet, monkeypatch):
     return reports
 
 
-def test_what_the_others_answered_is_reported_while_one_is_waited_for(fleet, monkeypatch):
-    monkeypatch.setattr(parallel, "QUIET_S", 0.0)
-    assert {"h0", "h1", "h2"} in outcomes_while_one_waits(fleet, monkeypatch)
+def test_what_the_others_answered_is_reported_while_one_is_waited_for(fleet):
+    assert {"h0", "h1", "h2"} in outcomes_while_one_waits(fleet)
 
 
 def test_the_same_outcomes_are_reported_once():

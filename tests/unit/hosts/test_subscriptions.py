@@ -12,10 +12,9 @@ from tfdeploy.shared.protocol.reports import (
     NewCheckpoint,
     StateChange,
 )
-from unit.live.samples import sample, task_use
+from unit.branches.live.samples import sample, task_use
 from unit.output.samples import make_report
 
-FLAGS = "--hosts other.toml --run r"
 FOREIGN = "it reported task 'ps:9', which is not one of its tasks"
 
 
@@ -25,7 +24,7 @@ class FakeAgent:
 
 def subscribe(**asked):
     fields = {"logs": True, "lines": None, "forever": True, **asked}
-    return Subscription(Follow("p", "r", ["worker:0"], **fields), FLAGS)
+    return Subscription(Follow("p", "r", ["worker:0"], **fields))
 
 
 @pytest.fixture
@@ -69,15 +68,6 @@ def test_a_checkpoint_needs_no_task(events):
     assert events.accept(FakeAgent, NewCheckpoint("model.ckpt-7"))
 
 
-def test_an_older_agent_that_sends_no_samples_is_one_sentence(samples):
-    with pytest.raises(AgentError, match="its agent can't be watched") as found:
+def test_a_host_that_sends_something_else_than_samples_is_refused(samples):
+    with pytest.raises(AgentError, match=r"invalid answer: StateChange.*, expected HostSample"):
         samples.accept(FakeAgent, StateChange(make_report(task="worker:0")))
-    assert f"tfdeploy logs -f {FLAGS} show it" in found.value.hint
-
-
-def test_an_older_agent_that_selects_no_lines_is_one_sentence():
-    events = subscribe(grep="x")
-    assert events.accept(FakeAgent, LogLines("worker:0", ["x"], "1", selected=True))
-    with pytest.raises(AgentError, match="its agent can't select lines") as found:
-        events.accept(FakeAgent, LogLines("worker:0", ["x"], "1"))
-    assert found.value.hint == f"leave out --grep: tfdeploy logs {FLAGS} | grep PATTERN"

@@ -168,8 +168,8 @@ def test_a_path_with_spaces_and_quotes_becomes_a_list_of_words():
 
 def test_source_role_and_environments_are_written():
     text = (
-        'parser.add_argument("--job-name")\nparser.add_argument("--task-index")\n'
-        'parser.add_argument("--worker-hosts")\nparser.add_argument("--data", required=True)'
+        'parser.add_argument("--job_name")\nparser.add_argument("--task_index")\n'
+        'parser.add_argument("--worker_hosts")\nparser.add_argument("--data", required=True)'
     )
     command = ("python", "-m", "pkg.train")
     program = Program(
@@ -178,7 +178,7 @@ def test_source_role_and_environments_are_written():
     written = document.write(propose(machine("a"), program=program))
     result = loaded(propose(machine("a"), program=program))
     assert (result.source.path, result.source.exclude) == ("..", (".venv/",))
-    assert result.training.role == "dashed"
+    assert result.training.role == "flags"
     assert "# train.py requires --data too: add it to the command\n" in written
 
 

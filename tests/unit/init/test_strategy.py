@@ -54,7 +54,12 @@ def test_an_example_gets_the_role_and_the_tasks_of_its_own_hosts_toml(example):
     [
         ("flags_argparse", "flags", ()),
         ("flags_absl", "flags", ()),
-        ("dashed", "dashed", ()),
+        (
+            "dashed",
+            "tf_config",
+            ("--job-name={job}", "--task-index={index}", "--ps-hosts={ps_hosts}",
+             "--worker-hosts={worker_hosts}"),
+        ),
         ("environment", "environment", ()),
         ("cluster_spec", "environment", ()),
         ("positional", "positional", ()),

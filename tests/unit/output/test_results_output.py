@@ -8,7 +8,7 @@ import pytest
 
 from tfdeploy.commands.collect import CollectResult
 from tfdeploy.commands.fetch import FetchResult
-from tfdeploy.commands.run import FinishedRun
+from tfdeploy.commands.running.run import FinishedRun
 from tfdeploy.output.results_output import (
     print_collected,
     print_fetched,

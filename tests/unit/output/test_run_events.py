@@ -8,6 +8,7 @@ from tfdeploy.commands.resume import ResumeResult
 from tfdeploy.commands.scale import ScaleResult
 from tfdeploy.commands.stop import OtherTask, StopResult
 from tfdeploy.errors import FleetError, TaskFailed, Unreachable
+from tfdeploy.output.batching import BatchTimes
 from tfdeploy.output.console import Console
 from tfdeploy.output.run_events import (
     SINGLE_REPORTS,
@@ -29,6 +30,9 @@ from tfdeploy.shared.protocol.runs import SavedCheckpoint
 from .samples import RUN_ID, make_report, make_run
 
 # The failure of a run
+
+
+SLOW = BatchTimes(3600.0, 3600.0)  # batches wait until something flushes them
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
@@ -77,8 +81,8 @@ def test_a_repeated_report_is_printed_once(printed):
     assert [line.split()[0] for line in lines] == ["RUNNING", "READY", "READY"]
 
 
-def test_an_error_comes_after_the_reports_that_wait_in_a_batch(capsys, slow_batches):
-    console = Console()
+def test_an_error_comes_after_the_reports_that_wait_in_a_batch(capsys):
+    console = Console(times=SLOW)
     for index in range(SINGLE_REPORTS + 3):
         print_report(console, "gpu", make_report(task=f"worker:{index}", pid=index))
     print_report(console, "gpu", make_report(task="ps:0", state="FAILED", reason="exit 3"))
@@ -87,13 +91,13 @@ def test_an_error_comes_after_the_reports_that_wait_in_a_batch(capsys, slow_batc
     assert "FAILED" in capsys.readouterr().out
 
 
-def test_reports_of_many_tasks_share_a_line_that_comes_before_the_result(printed, slow_batches):
+def test_reports_of_many_tasks_share_a_line_that_comes_before_the_result(printed):
     def show(console):
         for n in range(SINGLE_REPORTS + 900):
             print_report(console, f"gpu{n:03}", make_report(task=f"worker:{n}"))
         print_started(console, make_run())
 
-    lines = printed(show).splitlines()
+    lines = printed(show, times=SLOW).splitlines()
     assert lines[:SINGLE_REPORTS] == [
         f"READY     {f'worker:{n}':<10} gpu{n:03}  pid 7" for n in range(SINGLE_REPORTS)
     ]
@@ -228,8 +232,8 @@ def test_a_lost_host_is_printed_and_that_the_run_continues(capsys):
     )
 
 
-def test_many_hosts_that_are_lost_at_the_same_time_share_a_line(capsys, slow_batches):
-    console = Console()
+def test_many_hosts_that_are_lost_at_the_same_time_share_a_line(capsys):
+    console = Console(times=SLOW)
     names = [f"gpu-{n}" for n in range(50)]
     for name in names:
         print_host_lost(console, Unreachable(name, "the connection was lost"))

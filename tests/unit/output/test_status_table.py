@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from support.builders import make_plan
 
-from tfdeploy.commands.following.training_history import STALLED_S
 from tfdeploy.commands.preflight.host_facts import HostFacts
 from tfdeploy.commands.status import TaskStatus
+from tfdeploy.commands.watching.history import STALLED_S
 from tfdeploy.output import status_table
 from tfdeploy.shared.protocol.preflight import ImportFacts
 from tfdeploy.shared.records import LogProgress

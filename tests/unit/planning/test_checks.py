@@ -17,7 +17,7 @@ def data_of_tasks(table):
     inventory = make_inventory(HOSTS, top=table)
     ids = {place: f"{place}-1" for place in inventory.data}
     launches = launch.make(inventory, make_plan(HOSTS), RunNames("run", "f00d", data=ids), "s3cret")
-    return {each.task: each.data for each in launches}
+    return {each.task: each.directory.data for each in launches}
 
 
 def data_refusal(table, files=("train.py",), training=""):
@@ -51,9 +51,9 @@ role_args = ["--data={data:data/a}/part", "{{data:a}}"]
 role_env = {DATA = "{data:data/a}"}
 role_files = {c = "{data:data/a} {data:data/a}"}"""
     task = launched('[data."data/a"]', training)["worker:0"]
-    assert task.argv[2:] == ["--data=/w/data/a/part", "{data:a}"]
-    assert task.env["DATA"] == "/w/data/a"
-    assert task.files == {"c": "/w/data/a /w/data/a"}
+    assert task.process.argv[2:] == ["--data=/w/data/a/part", "{data:a}"]
+    assert task.process.env["DATA"] == "/w/data/a"
+    assert task.directory.files == {"c": "/w/data/a /w/data/a"}
 
 
 def field_refusal(table, training):
@@ -88,7 +88,7 @@ def test_the_field_of_a_data_set_that_the_task_does_not_see_is_refused():
 
 def test_a_ps_with_the_workers_command_gets_the_path_of_their_data():
     tasks = launched("[data.a]", 'role_args = ["{data:a}"]')
-    assert [task.argv[2:] for task in tasks.values()] == [["/w/a"]] * len(tasks)
+    assert [task.process.argv[2:] for task in tasks.values()] == [["/w/a"]] * len(tasks)
 
 
 def test_data_that_no_task_reads_is_refused():

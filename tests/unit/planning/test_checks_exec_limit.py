@@ -29,7 +29,7 @@ def chief_launch(count, training=""):
 
 
 def tf_config_bytes(count):
-    return len(f"TF_CONFIG={chief_launch(count).env['TF_CONFIG']}")
+    return len(f"TF_CONFIG={chief_launch(count).process.env['TF_CONFIG']}")
 
 
 @pytest.fixture

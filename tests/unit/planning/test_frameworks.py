@@ -59,7 +59,7 @@ def test_a_launcher_of_pytorch_is_run_by_the_tasks_python():
     hosts = '[hosts.a]\nworkers = 1\npython = "~/torch/bin/python"'
     inventory = make_inventory(hosts, training='worker.command = "torchrun train.py"')
     [made] = launch.make(inventory, make_plan(hosts), RunNames("r", "f"), "s")
-    assert made.argv == ["~/torch/bin/python", "-m", "torch.distributed.run", "train.py"]
+    assert made.process.argv == ["~/torch/bin/python", "-m", "torch.distributed.run", "train.py"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_scripts_are_the_files_that_the_commands_name(training, scripts):
 def ready(training, hosts="[hosts.a]\nps = 1\nworkers = 1\nchief = true"):
     inventory = make_inventory(hosts, training=training)
     launches = launch.make(inventory, make_plan(hosts), RunNames("r", "f"), "s")
-    return {each.task: each.ready for each in launches}
+    return {each.task: each.endpoint.ready for each in launches}
 
 
 def test_each_job_may_have_its_own_ready():
@@ -135,16 +135,11 @@ def test_the_tasks_that_meet_know_the_chiefs_port():
     hosts = WORKERS + "\nports = [5000, 5001, 5002]\n[hosts.b]\nevaluator = true"
     inventory = make_inventory(hosts, training='role = "torch"')
     made = launch.make(inventory, make_plan(hosts), RunNames("r", "f"), "s")
-    assert {each.task: (each.ready, each.master_port) for each in made} == {
+    assert {each.task: (each.endpoint.ready, each.endpoint.master_port) for each in made} == {
         "worker:0": (RENDEZVOUS, 5000),
         "worker:1": (RENDEZVOUS, 5000),
         "evaluator:0": (PROCESS, None),
     }
-
-
-def test_ready_can_be_set_for_one_task():
-    training = 'worker.ready = "process"\nready_of = { "worker:0" = "port" }'
-    assert ready(training, WORKERS) == {"worker:0": PORT, "worker:1": PROCESS}
 
 
 def test_a_task_that_is_alone_is_ready_when_its_process_runs():

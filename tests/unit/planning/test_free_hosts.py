@@ -1,4 +1,4 @@
-"""`place = "free"`: which hosts get the workers, by their free GPUs."""
+"""`workers` in [training]: which hosts get the workers, by their free GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfdeploy.planning.free_hosts import choose
 
 HOSTS = '[hosts."g[0-4]"]\ngpus = 4\n'
 FREE = {"g0": [], "g1": [0, 1], "g2": [0, 1, 2, 3], "g3": [1, 2, 3], "g4": [2]}
-TRAINING = 'place = "free"\nworkers = 6'
+TRAINING = "workers = 6"
 
 
 def chosen(workers, hosts=HOSTS, free=FREE):
@@ -53,12 +53,12 @@ def test_of_a_list_of_gpus_those_that_are_free_are_used():
 
 
 def test_a_host_with_workers_of_its_own_is_refused():
-    with pytest.raises(PlanError, match=r"hosts.g1.workers: found 2; place = .free. in"):
+    with pytest.raises(PlanError, match=r"hosts.g1.workers: found 2; with workers in"):
         chosen(1, "[hosts.g1]\ngpus = 4\nworkers = 2\n")
 
 
 def test_what_was_chosen_can_be_started_again_from_the_record(tmp_path):
     inventory, _ = choose(make_inventory(HOSTS, training=TRAINING), FREE, 3)
     again = parse(toml_text.write(inventory.to_toml()), tmp_path / "hosts.toml")
-    assert (again.training.place, again.training.workers) == (None, None)
+    assert again.training.workers is None
     assert [(host.name, host.workers) for host in again.hosts] == [("g3", 3)]

@@ -28,7 +28,7 @@ def with_command(command, hosts="[hosts.a]\nworkers = 1"):
 def argv(command, hosts="[hosts.a]\nworkers = 1"):
     return launch.make(
         with_command(command, hosts), make_plan(hosts), RunNames("run-1", "f00d"), "x"
-    )[0].argv
+    )[0].process.argv
 
 
 # All fields
@@ -38,19 +38,22 @@ def test_a_launch_has_everything_that_the_host_needs():
     order = launches(
         '[hosts.a]\naddress = "10.0.0.1"\ngpus = [3]\nworkers = 1', "stop_grace_s = 2.5"
     )["worker:0"]
-    assert (order.project, order.run, order.release, order.task) == (
+    assert (order.project, order.run, order.directory.release, order.task) == (
         "p",
         "run-1",
         "f00d",
         "worker:0",
     )
-    assert (order.port, order.gpus, order.stop_grace_s) == (2222, [3], 2.5)
-    assert (order.checkpoint_dir, order.no_proxy) == ("checkpoints", ["10.0.0.1"])
+    assert (order.endpoint.port, order.gpus.indexes, order.limits.stop_grace_s) == (2222, [3], 2.5)
+    assert (order.directory.checkpoint_dir, order.endpoint.no_proxy) == (
+        "checkpoints",
+        ["10.0.0.1"],
+    )
 
 
 def test_every_address_of_the_plan_bypasses_proxies():
     orders = launches("[hosts.b]\nps = 1\n[hosts.a]\nworkers = 2")
-    assert orders["worker:1"].no_proxy == ["a", "b"]
+    assert orders["worker:1"].endpoint.no_proxy == ["a", "b"]
 
 
 def test_launches_are_in_the_order_of_their_start():
@@ -73,15 +76,15 @@ def test_with_an_environment_python_is_its_python(directory, python):
     inventory = make_inventory(hosts, training='role_args = ["--python={python}"]')
     names = RunNames("run-1", "f00d", environments={"a": "e1"})
     [order] = launch.make(inventory, make_plan(hosts), names, "x")
-    assert order.environment == "e1"
-    assert order.argv == [python, "train.py", f"--python={python}"]
+    assert order.process.environment == "e1"
+    assert order.process.argv == [python, "train.py", f"--python={python}"]
 
 
 def test_without_an_environment_python_is_the_hosts(
     hosts='[hosts.a]\nworkers = 1\npython = "/x/py"',
 ):
     order = launches(hosts)["worker:0"]
-    assert (order.environment, order.argv[0]) == ("", "/x/py")
+    assert (order.process.environment, order.process.argv[0]) == ("", "/x/py")
 
 
 # Outputs
@@ -144,7 +147,7 @@ two lines" --set {{{{lr}}}}
 
 def test_role_args_may_be_one_string_too():
     training = """role_args = '''--task={task} "a b" '{"a": 1}' '''"""
-    assert launches(training=training)["worker:0"].argv[2:] == [
+    assert launches(training=training)["worker:0"].process.argv[2:] == [
         "--task=worker:0",
         "a b",
         '{"a": 1}',
@@ -156,27 +159,27 @@ def test_role_args_may_be_one_string_too():
 
 def test_each_task_sees_only_its_own_gpus():
     orders = launches("[hosts.a]\ngpus = [2, 5]\nps = 1\nworkers = 1\ngpus_per_worker = 2")
-    assert orders["worker:0"].env["CUDA_VISIBLE_DEVICES"] == "2,5"
-    assert orders["ps:0"].env["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert orders["worker:0"].process.env["CUDA_VISIBLE_DEVICES"] == "2,5"
+    assert orders["ps:0"].process.env["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
 def test_env_of_a_host_overrides_that_of_training():
     orders = launches('[hosts.a]\nworkers = 1\nenv = {B = "host"}', 'env = {A = "all", B = "all"}')
-    env = orders["worker:0"].env
+    env = orders["worker:0"].process.env
     assert (env["A"], env["B"]) == ("all", "host")
 
 
 def test_role_env_overrides_env():
     training = 'role_env = {A = "role"}\nenv = {A = "all"}'
     orders = launches('[hosts.a]\nworkers = 1\nenv = {A = "host"}', training)
-    assert orders["worker:0"].env["A"] == "role"
+    assert orders["worker:0"].process.env["A"] == "role"
 
 
 def test_the_run_and_its_release_are_known_to_the_task():
     order = launches(training='role_env = {NAME = "{run} of {release}"}')["worker:0"]
-    ids = order.run, order.release
-    assert order.env["NAME"] == " of ".join(ids)
-    assert (order.env["TFDEPLOY_RUN"], order.env["TFDEPLOY_RELEASE"]) == ids
+    ids = order.run, order.directory.release
+    assert order.process.env["NAME"] == " of ".join(ids)
+    assert (order.process.env["TFDEPLOY_RUN"], order.process.env["TFDEPLOY_RELEASE"]) == ids
 
 
 @pytest.mark.parametrize(("name", "found"), [("wide", "wide"), ("", "run-1")])
@@ -184,44 +187,49 @@ def test_a_run_has_a_name_or_else_its_id_is_its_name(name, found):
     inventory = with_command('"python train.py --name={name}"')
     names = RunNames("run-1", "f00d", name)
     order = launch.make(inventory, make_plan("[hosts.a]\nworkers = 1"), names, "x")[0]
-    assert (order.argv[-1], order.env["TFDEPLOY_NAME"]) == (f"--name={found}", found)
+    assert (order.process.argv[-1], order.process.env["TFDEPLOY_NAME"]) == (
+        f"--name={found}",
+        found,
+    )
 
 
 def test_env_is_not_a_template():
-    assert launches(training='env = {A = "{job} $HOME"}')["worker:0"].env["A"] == "{job} $HOME"
+    assert (
+        launches(training='env = {A = "{job} $HOME"}')["worker:0"].process.env["A"] == "{job} $HOME"
+    )
 
 
 def test_env_overrides_the_default_environment():
-    assert launches()["worker:0"].env["PYTHONUNBUFFERED"] == "1"
-    assert launches()["worker:0"].env["GRPC_FAIL_FAST"] == "use_caller"
+    assert launches()["worker:0"].process.env["PYTHONUNBUFFERED"] == "1"
+    assert launches()["worker:0"].process.env["GRPC_FAIL_FAST"] == "use_caller"
     own = launches(training='env = {GRPC_FAIL_FAST = "false"}')["worker:0"]
-    assert own.env["GRPC_FAIL_FAST"] == "false"
+    assert own.process.env["GRPC_FAIL_FAST"] == "false"
 
 
 def test_with_ps_checkpoints_are_saved_on_the_chief():
     orders = launches(PS)
-    assert orders["ps:0"].env[DEVICE] == "/job:worker/task:0/device:CPU:0"
-    assert orders["worker:0"].env[DEVICE] == "/job:worker/task:0/device:CPU:0"
+    assert orders["ps:0"].process.env[DEVICE] == "/job:worker/task:0/device:CPU:0"
+    assert orders["worker:0"].process.env[DEVICE] == "/job:worker/task:0/device:CPU:0"
     chief = launches("[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\nchief = true")["worker:0"]
-    assert chief.env[DEVICE] == "/job:chief/task:0/device:CPU:0"
+    assert chief.process.env[DEVICE] == "/job:chief/task:0/device:CPU:0"
 
 
 def test_an_evaluator_has_no_checkpoint_device():
-    assert DEVICE not in launches(PS)["evaluator:0"].env
+    assert DEVICE not in launches(PS)["evaluator:0"].process.env
 
 
 def test_without_ps_there_is_no_checkpoint_device():
-    assert DEVICE not in launches("[hosts.a]\nworkers = 2")["worker:0"].env
+    assert DEVICE not in launches("[hosts.a]\nworkers = 2")["worker:0"].process.env
 
 
 def test_saving_on_the_chief_can_be_turned_off():
-    assert DEVICE not in launches(PS, "checkpoints_on_chief = false")["worker:0"].env
+    assert DEVICE not in launches(PS, "checkpoints_on_chief = false")["worker:0"].process.env
 
 
 def test_a_task_whose_gpus_its_host_chooses_sees_none_before():
     order = launches("[hosts.a]\ngpus = 2\nworkers = 1\ngpus_shared = true")["worker:0"]
-    assert (order.gpus, order.gpu_choice, order.gpus_shared) == ([0], [0, 1], True)
-    assert "CUDA_VISIBLE_DEVICES" not in order.env
+    assert (order.gpus.indexes, order.gpus.choice, order.gpus.shared) == ([0], [0, 1], True)
+    assert "CUDA_VISIBLE_DEVICES" not in order.process.env
     chosen = order.on_gpus([1], {"CUDA_VISIBLE_DEVICES": "1"})
-    assert (chosen.gpus, chosen.gpu_choice) == ([1], [])
-    assert chosen.env["CUDA_VISIBLE_DEVICES"] == "1"
+    assert (chosen.gpus.indexes, chosen.gpus.choice) == ([1], [])
+    assert chosen.process.env["CUDA_VISIBLE_DEVICES"] == "1"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.builders import make_inventory
 
-from tfdeploy.commands.plan import Intent
+from tfdeploy.commands.intent import Intent
 from tfdeploy.output.console import Console
 from tfdeploy.output.plan_output import print_plan
 from tfdeploy.planning import launch, placing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.builders import make_inventory, make_plan
 
-from tfdeploy.agent.supervision import heartbeat
+from tfdeploy.agent.supervision.heartbeat import client
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks
 
@@ -27,4 +27,4 @@ def test_tasks_of_a_large_cluster_have_time_for_three_heartbeats():
 
 
 def test_the_rate_of_heartbeats_is_that_of_the_agent():
-    assert checks.HEARTBEATS_PER_S == heartbeat.MAX_REQUESTS_PER_S
+    assert checks.HEARTBEATS_PER_S == client.MAX_REQUESTS_PER_S

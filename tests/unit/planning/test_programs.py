@@ -96,19 +96,19 @@ def slurm(env, argv):
 def test_a_program_finds_its_number_the_count_and_the_first_address(section, read):
     for index in (0, 1):
         order = launched(section, f"worker:{index}")
-        assert read(order.env, order.argv) == (index, 2, ADDRESSES[0])
+        assert read(order.process.env, order.process.argv) == (index, 2, ADDRESSES[0])
 
 
 def test_keras_tuner_finds_its_oracle():
     orders = {
         task: launched("KERASTUNER_TUNER_ID", task, CHIEF) for task in ("chief:0", "worker:1")
     }
-    names = {task: order.env["KERASTUNER_TUNER_ID"] for task, order in orders.items()}
+    names = {task: order.process.env["KERASTUNER_TUNER_ID"] for task, order in orders.items()}
     assert names == {"chief:0": "chief", "worker:1": "tuner1"}
-    oracles = {(order.env["KERASTUNER_ORACLE_IP"], order.env["KERASTUNER_ORACLE_PORT"])
-               for order in orders.values()}  # fmt: skip
+    envs = [order.process.env for order in orders.values()]
+    oracles = {(env["KERASTUNER_ORACLE_IP"], env["KERASTUNER_ORACLE_PORT"]) for env in envs}
     assert oracles == {("10.0.0.3", "2222")}
-    assert [order.ready for order in orders.values()] == ["port", "process"]
+    assert [order.endpoint.ready for order in orders.values()] == ["port", "process"]
 
 
 def data_service(training):
@@ -120,13 +120,15 @@ def data_service(training):
 
 def test_all_of_tf_datas_service_but_the_trainer_listen():
     orders = data_service(without_command(SECTIONS["tf.data's service"]))
-    ready = {task: order.ready for task, order in orders.items()}
+    ready = {task: order.endpoint.ready for task, order in orders.items()}
     assert ready == {"ps:0": "port", "worker:0": "port", "worker:1": "port", "chief:0": "process"}
 
 
 def test_servers_of_tf_data_with_flags_find_their_dispatcher():
     [lines] = re.findall(r"add these lines:\n\n```toml\n\[training\]\n(.*?)```", PAGE, re.S)
-    words = {task: order.argv[1:] for task, order in data_service(without_command(lines)).items()}
+    words = {
+        task: order.process.argv[1:] for task, order in data_service(without_command(lines)).items()
+    }
     assert words["ps:0"][1:] == ["--port=2222", "--is_dispatcher"]
     assert words["worker:1"][1:] == [
         "--port=2222", "--dispatcher_address=10.0.0.3:2222", "--worker_address=10.0.0.2:2222"

@@ -57,33 +57,28 @@ def plan_error(training):
                 f"--worker_hosts={WORKERS}",
             ],
         ),
-        (
-            "dashed",
-            [
-                "--job-name=worker",
-                "--task-index=1",
-                "--ps-hosts=10.0.0.1:2222",
-                f"--worker-hosts={WORKERS}",
-            ],
-        ),
         ("positional", ["worker", "1"]),
         ("environment", []),
         ("tf_config", []),
     ],
 )
 def test_each_role_adds_its_arguments(role, words):
-    assert launched("worker:1", f'role = "{role}"').argv == ["python3", "train.py", *words]
+    assert launched("worker:1", f'role = "{role}"').process.argv == ["python3", "train.py", *words]
 
 
 def test_flags_name_only_the_jobs_of_the_plan():
     alone = launched("worker:0", 'role = "flags"', "[hosts.a]\nworkers = 1")
-    assert alone.argv[2:] == ["--job_name=worker", "--task_index=0", "--worker_hosts=a:2222"]
+    assert alone.process.argv[2:] == [
+        "--job_name=worker",
+        "--task_index=0",
+        "--worker_hosts=a:2222",
+    ]
     chief = launched("chief:0", 'role = "flags"', "[hosts.a]\nchief = true")
-    assert chief.argv[2:] == ["--job_name=chief", "--task_index=0", "--chief_hosts=a:2222"]
+    assert chief.process.argv[2:] == ["--job_name=chief", "--task_index=0", "--chief_hosts=a:2222"]
 
 
 def test_an_evaluator_gets_its_role_but_is_in_no_list_of_hosts():
-    assert launched("evaluator:0", 'role = "flags"').argv[2:] == [
+    assert launched("evaluator:0", 'role = "flags"').process.argv[2:] == [
         "--job_name=evaluator",
         "--task_index=0",
         "--ps_hosts=10.0.0.1:2222",
@@ -97,12 +92,12 @@ def test_an_evaluator_gets_its_role_but_is_in_no_list_of_hosts():
     [("ps:0", "ps", 0), ("worker:1", "worker", 1), ("evaluator:0", "evaluator", 0)],
 )
 def test_tf_config_is_always_set(role, task, job, index):
-    config = json.loads(launched(task, f'role = "{role}"').env["TF_CONFIG"])
+    config = json.loads(launched(task, f'role = "{role}"').process.env["TF_CONFIG"])
     assert config == {"cluster": CLUSTER, "task": {"type": job, "index": index}}
 
 
 def test_role_environment_sets_the_role_in_variables():
-    env = launched("worker:1", 'role = "environment"').env
+    env = launched("worker:1", 'role = "environment"').process.env
     variables = {key: env[key] for key in env if key.endswith(("HOSTS", "INDEX", "JOB_NAME"))}
     assert variables == {
         "JOB_NAME": "worker",
@@ -124,7 +119,7 @@ workers = 1
 
 
 def test_role_torch_sets_the_variables_of_torchrun():
-    env = launched("worker:1", 'role = "torch"', WORKERS_ONLY).env
+    env = launched("worker:1", 'role = "torch"', WORKERS_ONLY).process.env
     assert {name: env[name] for name in WORKER_VARIABLES["torch"]} == {
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "2222",
@@ -138,7 +133,7 @@ def test_role_torch_sets_the_variables_of_torchrun():
 
 
 def test_role_jax_sets_the_coordinators_address_and_the_processs_number():
-    env = launched("worker:1", 'role = "jax"', WORKERS_ONLY).env
+    env = launched("worker:1", 'role = "jax"', WORKERS_ONLY).process.env
     assert {name: env[name] for name in WORKER_VARIABLES["jax"]} == {
         "JAX_COORDINATOR_ADDRESS": "10.0.0.1:2222",
         "COORDINATOR_ADDRESS": "10.0.0.1",
@@ -158,28 +153,28 @@ def test_a_role_that_numbers_workers_refuses_other_tasks(role, task):
 
 @pytest.mark.parametrize("role", ["flags", "positional", "tf_config"])
 def test_other_roles_set_no_such_variables(role):
-    env = launched("worker:1", f'role = "{role}"').env
+    env = launched("worker:1", f'role = "{role}"').process.env
     assert not {"JOB_NAME", "TASK_INDEX", "PS_HOSTS", "CLUSTER_SPEC"} & set(env)
 
 
 def test_a_list_field_may_have_another_separator():
-    argv = launched("worker:1", 'role_args = ["{worker_hosts:;}", "{worker_hosts: }"]').argv
+    argv = launched("worker:1", 'role_args = ["{worker_hosts:;}", "{worker_hosts: }"]').process.argv
     assert argv[-2:] == ["10.0.0.2:2222;10.0.0.2:2223", "10.0.0.2:2222 10.0.0.2:2223"]
 
 
 def test_the_name_of_a_job_is_used_everywhere_in_scripts():
     named = '[training.ps]\nname = "dispatcher"\n[training.worker]\nname = "trainer"'
     order = launched("worker:1", f'role = "environment"\nrole_args = ["{{task}}"]\n{named}')
-    assert order.argv[-1] == order.name == "trainer:1"
-    assert json.loads(order.env["TF_CONFIG"]) == {
+    assert order.process.argv[-1] == order.endpoint.name == "trainer:1"
+    assert json.loads(order.process.env["TF_CONFIG"]) == {
         "cluster": {"dispatcher": CLUSTER["ps"], "trainer": CLUSTER["worker"]},
         "task": {"type": "trainer", "index": 1},
     }
-    assert order.env["DISPATCHER_HOSTS"] == "10.0.0.1:2222"
-    assert order.env["TFDEPLOY_CHECKPOINT_DEVICE"].startswith("/job:trainer/task:0/")
+    assert order.process.env["DISPATCHER_HOSTS"] == "10.0.0.1:2222"
+    assert order.process.env["TFDEPLOY_CHECKPOINT_DEVICE"].startswith("/job:trainer/task:0/")
     flags = launched("worker:1", f'role = "flags"\n{named}')
-    assert flags.argv[2:4] == ["--job_name=trainer", "--task_index=1"]
-    assert flags.argv[4] == "--dispatcher_hosts=10.0.0.1:2222"
+    assert flags.process.argv[2:4] == ["--job_name=trainer", "--task_index=1"]
+    assert flags.process.argv[4] == "--dispatcher_hosts=10.0.0.1:2222"
     assert flags.task == "worker:1"
 
 
@@ -195,15 +190,20 @@ def test_a_job_may_have_its_own_command_and_arguments():
         'env = {B = "2"}\nrole_env = {S = "{job}"}'
     )
     evaluator, worker = (launched(task, own) for task in ("evaluator:0", "worker:0"))
-    assert evaluator.argv == ["python3", "eval.py", "0"]
-    assert worker.argv == ["python3", "train.py", "all"]
-    assert [evaluator.env.get(name) for name in "ABRS"] == ["1", "2", "evaluator", "evaluator"]
-    assert [worker.env.get(name) for name in "ABRS"] == ["1", "1", "worker", None]
+    assert evaluator.process.argv == ["python3", "eval.py", "0"]
+    assert worker.process.argv == ["python3", "train.py", "all"]
+    assert [evaluator.process.env.get(name) for name in "ABRS"] == [
+        "1",
+        "2",
+        "evaluator",
+        "evaluator",
+    ]
+    assert [worker.process.env.get(name) for name in "ABRS"] == ["1", "1", "worker", None]
 
 
 def test_role_files_are_filled():
     order = launched("worker:1", 'role_files = {"role.json" = \'{"me": "{task}"}\'}')
-    assert order.files == {"role.json": '{"me": "worker:1"}'}
+    assert order.directory.files == {"role.json": '{"me": "worker:1"}'}
 
 
 @pytest.mark.parametrize(
@@ -218,16 +218,16 @@ def test_role_files_are_filled():
     ],
 )
 def test_ready_needs_no_port_for_a_single_task_by_default(hosts, training, ready):
-    assert launched("worker:0", training, hosts).ready == ready
+    assert launched("worker:0", training, hosts).endpoint.ready == ready
 
 
 def test_role_args_follow_the_role():
-    argv = launched("worker:1", 'role = "positional"\nrole_args = ["at", "{host}"]').argv
+    argv = launched("worker:1", 'role = "positional"\nrole_args = ["at", "{host}"]').process.argv
     assert argv[2:] == ["worker", "1", "at", "w"]
 
 
 def test_role_env_is_filled():
-    assert launched("ps:0", 'role_env = {ROLE = "{job}/{index}"}').env["ROLE"] == "ps/0"
+    assert launched("ps:0", 'role_env = {ROLE = "{job}/{index}"}').process.env["ROLE"] == "ps/0"
 
 
 # Fields
@@ -257,8 +257,8 @@ def test_role_env_is_filled():
 )
 def test_each_field_becomes_its_value(field, worker, evaluator):
     training = f'checkpoint_dir = "out"\nrole_args = ["<{{{field}}}>"]'
-    assert launched("worker:1", training).argv[-1] == f"<{worker}>"
-    assert launched("evaluator:0", training).argv[-1] == f"<{evaluator}>"
+    assert launched("worker:1", training).process.argv[-1] == f"<{worker}>"
+    assert launched("evaluator:0", training).process.argv[-1] == f"<{evaluator}>"
 
 
 def test_every_field_is_covered_above():
@@ -271,7 +271,7 @@ def test_every_field_is_covered_above():
 def test_is_chief_is_true_only_for_the_chief():
     training = 'role_args = ["{is_chief}"]'
     is_chief = {
-        task: launched(task, training).argv[-1] for task in ("ps:0", "worker:0", "worker:1")
+        task: launched(task, training).process.argv[-1] for task in ("ps:0", "worker:0", "worker:1")
     }
     assert is_chief == {"ps:0": "false", "worker:0": "true", "worker:1": "false"}
 
@@ -385,5 +385,5 @@ def test_the_hint_for_evaluator_hosts_says_why_it_is_no_field():
 
 def test_chief_hosts_is_the_address_of_the_chief():
     order = launched("chief:0", 'role_args = ["{chief_hosts}"]', "[hosts.a]\nchief = true")
-    assert order.argv[-1] == "a:2222"
+    assert order.process.argv[-1] == "a:2222"
     assert Task.parse(order.task).job == "chief"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from support.builders import make_inventory
 
+from tfdeploy.commands.intent import TrialKeys
 from tfdeploy.commands.trials import plan_trials
 from tfdeploy.errors import InventoryError, PlanError
-from tfdeploy.planning import launch, placing, trials
+from tfdeploy.planning import launch, placing
 from tfdeploy.planning.roles import RunNames
 from tfdeploy.shared.records import PROCESS
 
@@ -15,13 +16,15 @@ HOSTS = "[hosts.a]\nworkers = 1\n[hosts.b]\ngpus = 2\nworkers = 1\n[hosts.c]\nps
 CPUS = "[hosts.a]\nworkers = 1\n"
 
 
-def points(*params, **given):
+def points(*params, seed=0, **given):
     inventory = make_inventory(CPUS)
-    return plan_trials(inventory, {"params": params, **given}).trials.points
+    inventory = inventory.copy_with({"trials": inventory.trials.copy_with({"seed": seed})})
+    return plan_trials(inventory, TrialKeys(tuple(params), **given)).trials.points
 
 
-def launches(hosts=CPUS, *params, **given):
-    inventory = plan_trials(make_inventory(hosts), {"params": params, **given})
+def launches(hosts=CPUS, *params, training="", **given):
+    inventory = make_inventory(hosts, training=training)
+    inventory = plan_trials(inventory, TrialKeys(tuple(params), **given))
     plan = placing.make_plan(inventory, {host.name: "10.0.0.1" for host in inventory.hosts})
     return launch.make(inventory, plan, RunNames("run", "release"), "secret")
 
@@ -85,7 +88,7 @@ def test_a_parameter_with_the_name_of_a_field_is_refused():
 
 def test_each_gpu_is_a_slot_and_each_host_without_any():
     found = launches(HOSTS, "lr=1,2")
-    assert [(each.task, each.gpus) for each in found] == [
+    assert [(each.task, each.gpus.indexes) for each in found] == [
         ("worker:0", []),
         ("worker:1", [0]),
         ("worker:2", [1]),
@@ -95,41 +98,48 @@ def test_each_gpu_is_a_slot_and_each_host_without_any():
 
 def test_a_slot_has_no_port_and_no_role():
     first, *_ = launches(HOSTS, "lr=1,2")
-    assert (first.port, first.ready, first.heartbeat.needed) == (None, PROCESS, [])
-    assert "TF_CONFIG" not in first.env
+    assert (first.endpoint.port, first.endpoint.ready, first.heartbeat.needed) == (
+        None,
+        PROCESS,
+        [],
+    )
+    assert "TF_CONFIG" not in first.process.env
 
 
 def test_a_trial_gets_its_parameters_as_options():
     first = launches(CPUS, "lr=0.1,0.01", "batch=32")[0]
-    assert first.of_trial(1).argv[-2:] == ["--lr=0.01", "--batch=32"]
-    assert first.of_trial(1).env["TFDEPLOY_TRIAL"] == "1"
+    assert first.of_trial(1).process.argv[-2:] == ["--lr=0.01", "--batch=32"]
+    assert first.of_trial(1).process.env["TFDEPLOY_TRIAL"] == "1"
     assert not first.of_trial(1).trials.points
 
 
 def test_a_command_can_name_a_parameter_instead():
     training = 'role_args = ["optimizer.lr={lr}"]\nrole_env = { BATCH = "{batch}" }\n'
-    found = make_inventory(CPUS, training=training)
-    inventory = plan_trials(found, {"params": ["lr=0.1,0.01", "batch=32", "seed=7"]})
-    plan = placing.make_plan(inventory, {"a": "10.0.0.1"})
-    first = launch.make(inventory, plan, RunNames("run", "release"), "secret")[0].of_trial(0)
-    assert first.argv[-2:] == ["optimizer.lr=0.1", "--seed=7"]
-    assert first.env["BATCH"] == "32"
+    found = launches(CPUS, "lr=0.1,0.01", "batch=32", "seed=7", training=training)
+    first = found[0].of_trial(0)
+    assert first.process.argv[-2:] == ["optimizer.lr=0.1", "--seed=7"]
+    assert first.process.env["BATCH"] == "32"
 
 
-def test_repeated_trials_get_their_number_as_a_variable_only():
-    first = launches(CPUS, "lr=0.1", repeat=2)[0].of_trial(1)
-    assert first.argv[-1] == "--lr=0.1"
-    assert first.env["TFDEPLOY_REPEAT"] == "1"
+def test_repeated_trials_get_their_number_only_where_the_command_names_it():
+    training = 'role_env = { SEED = "{repeat}" }'
+    second = launches(CPUS, "lr=0.1", training=training, repeat=2)[0].of_trial(1)
+    assert second.process.argv[-1] == "--lr=0.1"
+    assert second.process.env["SEED"] == "1"
 
 
 def test_other_runs_of_the_file_have_no_trials():
     inventory = make_inventory(CPUS + "[trials]\nparams = { lr = [0.1] }\n")
-    assert not trials.fields(inventory.trials)
-    assert placing.make_plan(inventory, {"a": "10.0.0.1"}).placements[0].port
+    plan = placing.make_plan(inventory, {"a": "10.0.0.1"})
+    [only] = launch.make(inventory, plan, RunNames("run", "release"), "secret")
+    assert only.endpoint.port
+    assert not only.trials.points
+    assert not any("lr" in word for word in only.process.argv)
+    assert "TFDEPLOY_TRIAL" not in only.process.env
 
 
 def test_the_record_of_a_run_plans_the_same_trials():
-    inventory = plan_trials(make_inventory(CPUS), {"params": ["lr=1e-4..1:log"], "random": 3})
+    inventory = plan_trials(make_inventory(CPUS), TrialKeys(("lr=1e-4..1:log",), random=3))
     read = type(inventory).from_record(inventory.to_record(), inventory.file)
     assert read.trials.points == inventory.trials.points
 

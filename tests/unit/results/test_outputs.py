@@ -11,7 +11,7 @@ from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.results.outputs import link_checkpoints
 from tfdeploy.results.run_folder import checkpoint_outputs
 from tfdeploy.results.units import is_in
-from tfdeploy.shared.units import Unit
+from tfdeploy.shared.protocol.outputs import Unit
 
 NAMES = ("ckpt-7.data-00000-of-00001", "ckpt-7.index")
 

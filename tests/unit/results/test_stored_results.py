@@ -9,15 +9,14 @@ import pytest
 
 from tfdeploy.folders.own_folder import OwnFolder
 from tfdeploy.results.stored_results import stored_results
-from tfdeploy.shared.protocol.outputs import OutputUnit, TaskResults
+from tfdeploy.shared.protocol.outputs import TaskResults, Unit
 
 CHECKPOINT = "model.ckpt-7"
 
 
 def on_host(kind, path, mtime_ns, *, replica=False, slot=False):
     """Return a host that has one file of 3 bytes of the chief of run "r", or of another `slot`."""
-    files = [(path, 3, mtime_ns)]
-    unit = OutputUnit(path=path, kind=kind, size=3, mtime_ns=mtime_ns, files=files)
+    unit = Unit(path, kind, {path: (3, mtime_ns)})
     answer = TaskResults("r", "worker:0", not slot, [unit], [], "", replica, slot=slot)
     return SimpleNamespace(host="a", stream=lambda request, silence_s: iter([answer]))
 

@@ -60,6 +60,15 @@ def test_a_key_that_can_not_be_stored_leaves_no_file(folder):
     assert [file.name for file in folder.iterdir()] == ["key"]
 
 
+def test_a_killed_command_leaves_no_key_for_ever(folder):
+    signed = signature.sign("text")
+    (folder / "key.1234.abcd0123").write_bytes(b"half")
+    (folder / "key").write_bytes(b"")  # the power has failed
+    assert not signature.is_signed(signed, "text")
+    assert signature.is_signed(signature.sign("text"), "text")
+    assert [file.name for file in folder.iterdir()] == ["key"]
+
+
 @as_root
 @pytest.mark.parametrize("name", ["", ".config"])
 def test_root_stores_no_key_in_the_home_of_another_user(home, folder, name):

@@ -24,6 +24,7 @@ from . import installers, marker
 from .installers import BuildOrder
 
 PRUNE = "tfdeploy prune deletes old runs, releases and environments"
+INSTALL_UV = "install uv on the host"
 PRINT_VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 PYTHON_TIMEOUT_S = 60.0
 
@@ -137,16 +138,14 @@ def _refuse_to_replace(folder: str) -> None:
 
 
 def _create(order: BuildOrder) -> Iterator[BuildReport]:
-    if order.locked and not order.uv and not order.wheels:
-        raise Refusal("a uv.lock needs uv, which it does not have", "install uv on the host")
+    if not order.uv:
+        raise Refusal("it has no uv that runs, which builds its environment", INSTALL_UV)
     yield BuildStep("creating it")
     try:
         yield from _run(order, installers.create_command(order), "creating it")
     except uv_and_pip.Failed as failed:
         _refuse_full_disk(failed.lines)
-        hint = "set env.python to a version that the host has" if order.python else (
-            "install uv on the host, or what its Python needs for virtual environments"
-        )  # fmt: skip
+        hint = "set env.python to a version that the host has, or that uv downloads"
         raise Refusal("can't create its environment: {}".format(failed.words), hint) from None
 
 

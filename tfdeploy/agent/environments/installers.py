@@ -1,6 +1,5 @@
-"""The commands that create an environment and install into it, with uv or with venv and pip; and uv
-itself: the user's own, or the one that the controller sent. A program that runs ends with the
-agent."""
+"""The commands of uv that create an environment and install into it; and uv itself: the user's own,
+or the one that the controller sent. A program that runs ends with the agent."""
 
 from __future__ import annotations
 
@@ -19,22 +18,21 @@ from ...shared import uv_and_pip
 from ...shared.protocol.record import Record
 from ...shared.uv_and_pip import MAX_LINES, Failed, clean
 from .. import children, paths
-from ..refusal import Refusal
 from . import marker
 
 OLDEST = (0, 5)  # older ones lack options that are used
 PLACES = ("~/.local/bin/uv", "~/.cargo/bin/uv")  # where its installers put it
-TIMEOUT_S = 30.0
+VERSION_TIMEOUT_S = 30.0  # of `uv --version`: its first start reads a slow disk
 VERSION = re.compile(r"uv (\d+)\.(\d+)(\.\d+)?")
 REQUIREMENTS, CONSTRAINTS = "requirements.txt", "constraints.txt"
-OVERRIDES = "overrides.txt"  # of uv; pip has none
+OVERRIDES = "overrides.txt"
 # Variables of the agent's own Python, or of another environment, that would mislead installers.
 MISLEADING = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "CONDA_PREFIX")
 
 
 class BuildOrder(Record):
     """An environment to build in `folder`: the fields of BuildEnvironment, all variables
-    (`environ`), the path of `uv` ("" for none), the paths of all `wheels` ([]: they come from an
+    (`environ`), the path of `uv`, the paths of all `wheels` ([]: they come from an
     index), and the descriptor of its `lock`."""
 
     folder: str
@@ -73,12 +71,8 @@ class BuildOrder(Record):
 
 
 def create_command(order: BuildOrder) -> List[str]:
-    """Return the command that creates an empty environment. Raises Refusal if this host does not
-    have the version of Python, and no uv that could provide it."""
-    if order.uv:
-        python = order.python or sys.executable
-        return [order.uv, "venv", "--no-project", "--python", python, order.folder]
-    return [_local_python(order.python), "-m", "venv", order.folder]
+    """Return the command that creates an empty environment."""
+    return [order.uv, "venv", "--no-project", "--python", _python(order), order.folder]
 
 
 def install_command(order: BuildOrder) -> List[str]:
@@ -86,18 +80,13 @@ def install_command(order: BuildOrder) -> List[str]:
     network; or what the uv.lock says, without the project itself; or what the requirements name."""
     if order.locked and not order.wheels:
         options = ["--frozen", "--no-install-project", "--no-dev", "--compile-bytecode"]
-        return [order.uv, "sync", *options, "--python", order.python or sys.executable]
-    if order.uv:
-        own = [order.uv, "pip", "install", "--python", marker.python(order.folder)]
-        installer = [*own, "--compile-bytecode"]  # now, because tasks write no bytecode
-    else:
-        quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-        installer = [marker.python(order.folder), "-m", "pip", "install", *quiet]
+        return [order.uv, "sync", *options, "--python", _python(order)]
+    own = [order.uv, "pip", "install", "--python", marker.python(order.folder)]
+    installer = [*own, "--compile-bytecode"]  # now, because tasks write no bytecode
     if order.wheels:
-        offline = ["--offline"] if order.uv else []
-        return [*installer, *offline, "--no-index", "--no-deps", *order.wheels]
+        return [*installer, "--offline", "--no-index", "--no-deps", *order.wheels]
     constraints = ["-c", CONSTRAINTS] if order.constraints else []
-    overrides = ["--override", OVERRIDES] if order.uv and OVERRIDES in order.texts else []
+    overrides = ["--override", OVERRIDES] if OVERRIDES in order.texts else []
     return [*installer, "-r", REQUIREMENTS, *constraints, *overrides]
 
 
@@ -105,7 +94,7 @@ def variables(order: BuildOrder) -> Dict[str, str]:
     """Return the variables of installers and of setup commands, which run in the environment."""
     environ = order.environ
     own = {name: value for name, value in environ.items() if name not in MISLEADING}
-    programs = [os.path.join(order.folder, "bin"), *filter(None, [os.path.dirname(order.uv)])]
+    programs = [os.path.join(order.folder, "bin"), os.path.dirname(order.uv)]
     return {
         **own,
         **uv_and_pip.for_uv(environ, uv_and_pip.read_settings),
@@ -119,27 +108,15 @@ def variables(order: BuildOrder) -> Dict[str, str]:
     }
 
 
-def _local_python(version: str) -> str:
-    """Return a Python of this host with this version, "" for the agent's own. Raises Refusal."""
-    own = ".".join(map(str, sys.version_info[:3]))
-    if not version or (own + ".").startswith(version + "."):
-        return sys.executable
-    found = shutil.which("python" + version)
-    if found is None:
-        raise Refusal(
-            "it has no Python {} for its environment".format(version),
-            "install it or uv on the host, or set env.python to a version that it has: {}".format(
-                own
-            ),
-        )
-    return found
+def _python(order: BuildOrder) -> str:
+    return order.python or sys.executable
 
 
 def find_uv(project: str, release: str) -> Tuple[str, str]:
     """Return the path and the version of uv, both "" if there is none that runs. `release` is the
     one in which the controller sent it, if it did."""
     for path in _uv_candidates(project, release):
-        match = VERSION.match(children.output([path, "--version"], TIMEOUT_S))
+        match = VERSION.match(children.output([path, "--version"], VERSION_TIMEOUT_S))
         if match and (int(match[1]), int(match[2])) >= OLDEST:
             return path, match[0][3:]
     return "", ""

@@ -10,10 +10,10 @@ import os
 import re
 import shutil
 from contextlib import suppress
-from typing import Dict, Iterable, List
+from typing import Dict, Iterable, List, Tuple
 
 from ...shared.filesystem import read_if_possible
-from ...shared.records import Launch
+from ...shared.records import Launch, Process
 
 DISTRIBUTION = re.compile(r"([\w.]+?)-(\d[\w.+!]*)(?:-py[\d.]+)?\.(?:dist|egg)-info$", re.ASCII)
 MAX_PACKAGES = 1000
@@ -33,7 +33,7 @@ def installed(launch: Launch) -> Dict[str, str]:
     with suppress(OSError), open(NVIDIA) as file:
         driver = re.search(r"Module\s+([\d.]+)", file.readline())
         found.update({"NVIDIA driver": driver[1]} if driver else {})
-    python = shutil.which(launch.argv[0], path=launch.env.get("PATH")) or ""
+    python = shutil.which(launch.process.argv[0], path=launch.process.env.get("PATH")) or ""
     if not os.path.basename(python).startswith("python"):
         return found
     name = os.path.basename(os.path.realpath(python))
@@ -50,14 +50,17 @@ def of_frameworks(launches: Iterable[Launch]) -> Dict[str, str]:
     found: Dict[str, str] = {}
     # Most tasks of a host have the same Python, whose packages are listed once.
     pythons = {
-        (launch.argv[0], launch.env.get("PATH"), launch.env.get("PYTHONPATH")): launch
-        for launch in launches
-        if launch.has_peers
+        _variables_of_python(launch.process): launch for launch in launches if launch.has_peers
     }
     for packages in map(installed, pythons.values()):
         for module, names in FRAMEWORKS.items():
             found.update((module, packages[name]) for name in names if name in packages)
     return found
+
+
+def _variables_of_python(process: Process) -> Tuple[str, str, str]:
+    env = process.env
+    return process.argv[0], env.get("PATH", ""), env.get("PYTHONPATH", "")
 
 
 def _names_in(folder: str) -> List[str]:
@@ -69,7 +72,7 @@ def _names_in(folder: str) -> List[str]:
 
 def _added_folders(launch: Launch) -> List[str]:
     """Return the folders that the task's environment adds to Python's path."""
-    variable = launch.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    variable = launch.process.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     return [folder for folder in variable.split(os.pathsep) if os.path.isabs(folder)]
 
 

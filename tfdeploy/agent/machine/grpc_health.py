@@ -44,11 +44,11 @@ def task_health(launch: Launch, timeout_s: float = 3.0) -> str:
 
     A task with `ready = "port"` only has to listen; its port is not probed.
     """
-    port = launch.health_port
+    port = launch.endpoint.health_port
     if port is None:
         return "-"
-    if launch.ready == SERVER:
-        return probe("localhost", port, launch.name or launch.task, timeout_s).verdict
+    if launch.endpoint.ready == SERVER:
+        return probe("localhost", port, launch.endpoint.name or launch.task, timeout_s).verdict
     return NOT_LISTENING if port_holder(port) is None else READY
 
 

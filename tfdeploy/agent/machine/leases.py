@@ -35,7 +35,7 @@ SUPERVISOR_COMMAND = re.compile(
 
 # For a port or GPU that is in use: the queue waits for other programs, too.
 WAIT = "wait for it with --queue or --wait 1h"
-SAYS = re.compile(rb" @tfdeploy/(queue|until)/")  # see queue/places.py
+SAYS = re.compile(rb" @tfdeploy/(queue|ends)/")  # see queue/places.py
 
 
 class Holder(Record):

@@ -68,7 +68,8 @@ def is_live(task_dir: str) -> bool:
     try:
         if holder(task_dir) is not None:
             return True
-        is_young = time.time() - os.stat(paths.launch(task_dir)).st_mtime < STARTING_S
+        # After the clock was set back, a launch of the future is not young for years.
+        is_young = abs(time.time() - os.stat(paths.launch(task_dir)).st_mtime) < STARTING_S
         return is_young and not os.path.exists(paths.state(task_dir))
     except FileNotFoundError:
         return False

@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import threading
+from contextlib import suppress
 from typing import Iterable, List, Optional, Sequence, Set, Tuple
 
 from ...shared import filesystem, parallel
@@ -89,7 +90,8 @@ class PeerList:
         try:
             filesystem.replace_file(self._file, text.encode())
         except OSError as error:  # training continues even if the disk is full
-            print("{}: {}".format(self._file, os.strerror(error.errno or 0)), file=sys.stderr)
+            with suppress(OSError):  # on the same disk
+                print("{}: {}".format(self._file, os.strerror(error.errno or 0)), file=sys.stderr)
 
 
 def plain(address: str) -> str:

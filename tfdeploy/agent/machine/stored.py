@@ -25,6 +25,14 @@ def launch(task_dir: str) -> Launch:
         raise Refusal(_unreadable(path, error), MEND) from None
 
 
+def launch_if_readable(task_dir: str) -> Optional[Launch]:
+    """Return the launch of a task; None if it has none that can be read."""
+    try:
+        return records.load(Launch, paths.launch(task_dir))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
 def state(task_dir: str) -> TaskState:
     """Return what the supervisor wrote last; if that can't be read, what the history says, with the
     reason. Raises FileNotFoundError if nothing was written yet, and Refusal if neither can be read.

@@ -15,7 +15,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 from ...shared import filesystem, state_file
 from ...shared.filesystem import stamp
-from ...shared.protocol.outputs import HashedFile, HeldCheckpoint
+from ...shared.protocol.outputs import HashedFile, HeldUnit
 from .. import paths
 from ..machine import stored
 
@@ -29,11 +29,11 @@ class OpenCheckpoint:
     def __init__(self, name: str, files: Dict[str, int]) -> None:
         self.name, self.files = name, files
 
-    def describe(self) -> HeldCheckpoint:
+    def describe(self) -> HeldUnit:
         """Return it before it is read: without the hashes of its files."""
         sizes = {file: os.fstat(descriptor).st_size for file, descriptor in self.files.items()}
         files = [HashedFile(file, size, "") for file, size in sizes.items()]
-        return HeldCheckpoint(self.name, state_file.step(self.name), verified=False, files=files)
+        return HeldUnit(self.name, files, state_file.step(self.name))
 
     def is_newest_in(self, folder: str) -> bool:
         """Return whether these files still are the newest checkpoint of `folder`."""
@@ -99,7 +99,7 @@ class CheckpointWatch:
 def _checkpoint_dir(project: str, run: str, task: str) -> str:
     task_dir = paths.task(project, run, task)
     launch = stored.launch(task_dir)
-    return paths.checkpoints(task_dir, launch.checkpoint_dir)
+    return paths.checkpoints(task_dir, launch.directory.checkpoint_dir)
 
 
 def _open_each(folder: str, names: List[str]) -> Iterator[OpenCheckpoint]:

@@ -12,7 +12,7 @@ import os
 from typing import Dict, List, Optional
 
 from ...shared import filesystem, parallel, records, state_file
-from ...shared.protocol.outputs import BadUnit, CollectedFile, CollectedUnit, Damaged, UnitToHold
+from ...shared.protocol.outputs import BadUnit, CollectedFile, CollectedUnit, Damaged, Unit
 from ...shared.records import ENDED, TaskState
 from ...shared.units import SET
 from .. import paths
@@ -26,15 +26,16 @@ def compare(project: str, run: str, task: str, units: List[CollectedUnit]) -> Da
     states = [unit for unit in units if _is_state(unit, units)]
     others = [unit for unit in units if unit not in states]
     bad: Dict[str, str] = {}
-    changed: List[UnitToHold] = []
+    changed: List[Unit] = []
     for unit in others:
         doubts = _doubts(work, unit, ended_ns)
         found = next(filter(None, doubts), "")
         if found:
             bad[unit.path] = found
         elif "" in doubts:  # the task has written it since
-            files = [file.path for file in unit.files if _exists(work, file)]
-            changed.append(UnitToHold(unit.path, unit.kind, files))
+            there = [file for file in unit.files if _exists(work, file)]
+            files = {file.path: (file.size, file.mtime_ns) for file in there}
+            changed.append(Unit(unit.path, unit.kind, files))
     bad.update(hold.format_errors(task_dir, changed))
     bad.update({unit.path: _state_error(work, unit.path, bad) for unit in states})
     return Damaged([BadUnit(path, error) for path, error in bad.items() if error])

@@ -13,7 +13,7 @@ from ...shared.units import MAX_ENTRIES
 from .. import paths
 from ..machine import stored
 from ..refusal import Refusal
-from ..releases import copies
+from ..releases import release_files
 
 
 class EventFile:
@@ -38,9 +38,9 @@ def events(project: str, run: str, task: str) -> EventFiles:
         launch = stored.launch(task_dir)
     except Refusal:  # the verb `outputs` lists all files then
         return EventFiles({})
-    is_shared = os.path.isabs(launch.checkpoint_dir) and not launch.is_chief
+    is_shared = os.path.isabs(launch.directory.checkpoint_dir) and not launch.is_chief
     folders: Dict[str, List[str]] = {}
-    for file in of_task(task_dir, "." if is_shared else launch.checkpoint_dir):
+    for file in of_task(task_dir, "." if is_shared else launch.directory.checkpoint_dir):
         folders.setdefault(file.folder, []).append(file.path)
     return EventFiles({folder: sorted(names) for folder, names in folders.items()})
 
@@ -49,14 +49,14 @@ def of_task(task_dir: str, checkpoint_dir: str) -> List[EventFile]:
     """Return all event files of a task. Never raises."""
     work, saves = paths.work(task_dir), paths.checkpoints(task_dir, checkpoint_dir)
     if os.path.normpath(saves) == os.path.normpath(work):
-        return _without_copies(task_dir, in_folder(work))
+        return _without_release_files(task_dir, in_folder(work))
     own = [] if _belongs_to_another_task(task_dir, saves) else in_folder(saves)
-    return [*own, *_without_copies(task_dir, in_folder(work, excluded=saves))]
+    return [*own, *_without_release_files(task_dir, in_folder(work, excluded=saves))]
 
 
-def _without_copies(task_dir: str, files: List[EventFile]) -> List[EventFile]:
+def _without_release_files(task_dir: str, files: List[EventFile]) -> List[EventFile]:
     """Return the files that are not as in the release."""
-    of_release = copies.of_task(task_dir) if files else None
+    of_release = release_files.of_task(task_dir) if files else None
     return [file for file in files if not (of_release and of_release.has(
         file.folder, file.path, (file.size, file.mtime_ns)
     ))]  # fmt: skip

@@ -1,7 +1,7 @@
-"""The verbs that hold what a task wrote, so that it can be fetched unchanged, and that release it.
+"""Hold what a task wrote, so that it can be fetched unchanged, until `end_hold`.
 
-`pin` holds the checkpoints of a task, `newest` those that a resumed run could continue from, `hold`
-other outputs. held.py says how.
+`hold` holds the checkpoints of a task, or other outputs; `hold_copies` the checkpoints that a
+resumed run could continue from. held.py says how.
 
 TensorFlow replaces a checkpoint's files, and writes into none: what is open can be read to its end.
 It reads checkpoints to find bad ones. A running task may write to any other file at any time, so
@@ -15,24 +15,17 @@ import errno
 import os
 import shutil
 import time
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from ...shared import filesystem, parallel
 from ...shared.protocol.message import Done
 from ...shared.protocol.outputs import (
-    HELD_OUTPUTS,
     BadUnit,
-    CheckpointCopies,
     HashedFile,
-    HeldCheckpoint,
-    HeldCopy,
+    Held,
+    HeldCopies,
     HeldUnit,
-    HeldUnits,
-    Linked,
-    PinAnswer,
-    Pinned,
-    UnitToHold,
-    UnreadableCheckpoint,
+    Unit,
 )
 from .. import paths
 from ..machine import lock, stored
@@ -43,70 +36,55 @@ PAUSE_S = 0.5
 MAX_NAMES = 6
 
 
-def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
-    """Hold the newest good checkpoint of `task` (or `every` one). Yield what is held, so that it
-    can be fetched while it is read and hashed; then what is good.
+def hold(project: str, run: str, task: str, units: Optional[List[Unit]], every: bool) -> Held:
+    """Hold these units, which `outputs` or `find` answered; without `units` the newest good
+    checkpoint (or `every` one).
 
-    `bad` are complete checkpoints that could not be read to their end. All fields are empty for a
-    task that was never started.
+    All fields are empty for a task that was never started. Raises FileNotFoundError if the run is
+    deleted meanwhile.
     """
-    if task not in paths.tasks(project, run):
-        yield Pinned(checkpoint_dir="", pin="", checkpoints=[], bad=[])
-        return
     task_dir = paths.task(project, run, task)
+    if units is not None:
+        return _hold_units(task_dir, units)
+    if task not in paths.tasks(project, run):
+        return Held("", [], [])
     launch = stored.launch(task_dir)
-    folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
+    folder = paths.checkpoints(task_dir, launch.directory.checkpoint_dir)
     held_dir = paths.held(task_dir, "checkpoints")
-    complete = _hold_complete(folder, held_dir, every)
-    if complete:
-        yield Linked(held_dir, complete)
-    good, bad = _find_good(folder, held_dir, paths.verified(project, run), complete, every)
-    yield Pinned(
-        checkpoint_dir=folder,
-        pin=held_dir,
-        checkpoints=good,
-        bad=[UnreadableCheckpoint(name, error) for name, error in bad.items()],
-        there=_visible_names(folder),
-        mtimes_ns={
-            file.path: os.stat(os.path.join(held_dir, file.path)).st_mtime_ns
-            for found in good
-            for file in found.files
-        },
-    )
+    return _hold_checkpoints(folder, held_dir, paths.verified(project, run), every)
 
 
-def unpin(project: str, run: str, task: str) -> Done:
-    """Release what `pin` holds."""
-    return _release([paths.held(paths.task(project, run, task), "checkpoints")])
-
-
-def newest(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> CheckpointCopies:
-    """Hold the newest good checkpoint of each of these tasks, and of the replica on this host,
-    until `unhold`."""
-    copies: List[HeldCopy] = []
-    bad: Dict[str, str] = {}
+def hold_copies(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> HeldCopies:
+    """Hold the newest good checkpoint of each of these tasks, and of the replica on this host."""
     _mark_resuming(project, run)
-    for folder, held_dir in _copies(project, run, tasks, checkpoint_dir).items():
+    task_dirs = [paths.task(project, run, task) for task in tasks]
+    owners = {paths.checkpoints(owner, checkpoint_dir): owner for owner in task_dirs}
+    owners[paths.replica_dir(project, run)] = paths.run(project, run)
+    found: List[Held] = []
+    for folder, owner in owners.items():
         if os.path.isdir(folder):
             paths.make_private(project)
-            complete = _hold_complete(folder, held_dir, False)
-            memory = paths.verified(project, run)
-            good, errors = _find_good(folder, held_dir, memory, complete, False)
-            bad.update(errors)
-            copies += [HeldCopy(**vars(checkpoint), folder=held_dir) for checkpoint in good]
-    return CheckpointCopies(copies, [UnreadableCheckpoint(n, error) for n, error in bad.items()])
+            held_dir, memory = paths.held(owner, "copies"), paths.verified(project, run)
+            found.append(_hold_checkpoints(folder, held_dir, memory, False))
+    return HeldCopies(found)
 
 
-def unhold(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Done:
-    """Release what `newest` holds."""
-    return _release(_copies(project, run, tasks, checkpoint_dir).values())
+def end_hold(folders: List[str]) -> Done:
+    """Close and delete what this agent holds in these folders."""
+    for folder in filter(held.has, folders):
+        held.release(folder)
+    return Done()
 
 
-def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnits:
-    """Copy or link units that `outputs` or `find` answered. Raises FileNotFoundError if the run is
-    deleted meanwhile."""
-    task_dir = paths.task(project, run, task)
-    work, held_dir = paths.work(task_dir), os.path.join(task_dir, HELD_OUTPUTS)
+def _hold_checkpoints(folder: str, held_dir: str, memory: str, every: bool) -> Held:
+    """Hold the newest good checkpoint of a folder, or `every` one. `memory` is the file that says
+    which were verified."""
+    good, bad = _find_good(folder, held_dir, memory, every)
+    return _describe(held_dir, good, bad, source=folder, there=_visible_names(folder))
+
+
+def _hold_units(task_dir: str, units: List[Unit]) -> Held:
+    work, held_dir = paths.work(task_dir), paths.held(task_dir, "outputs")
     inode = os.stat(task_dir).st_ino
     held.begin(held_dir)
     try:
@@ -116,19 +94,29 @@ def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnit
             raise
         # A full disk: checkpoints can still be fetched.
         why = "it can't be copied for the transfer: {}".format(error.strerror)
-        return HeldUnits(held_dir, [], [BadUnit(unit.path, why) for unit in units])
+        return Held(held_dir, [], [BadUnit(unit.path, why) for unit in units])
     errors = _take_until_stable(work, held_dir, units, lock.is_live(task_dir))
     if os.stat(task_dir).st_ino != inode:  # it was made again for what is held
         held.release(held_dir)
         raise FileNotFoundError(task_dir)
-    return HeldUnits(
-        pin=held_dir,
-        held=[_describe(held_dir, unit) for unit in units if not errors[unit.path]],
-        bad=[BadUnit(path, error) for path, error in errors.items() if error],
-    )
+    good = [_hash_unit(held_dir, unit) for unit in units if not errors[unit.path]]
+    return _describe(held_dir, good, errors)
 
 
-def format_errors(task_dir: str, units: List[UnitToHold]) -> Dict[str, str]:
+def _describe(
+    held_dir: str,
+    units: List[HeldUnit],
+    errors: Dict[str, str],
+    source: str = "",
+    there: Optional[List[str]] = None,
+) -> Held:
+    names = [file.path for unit in units for file in unit.files]
+    times = {name: os.stat(os.path.join(held_dir, name)).st_mtime_ns for name in names}
+    bad = [BadUnit(path, error) for path, error in errors.items() if error]
+    return Held(held_dir, units, bad, times, source, there)
+
+
+def format_errors(task_dir: str, units: List[Unit]) -> Dict[str, str]:
     """Return what is wrong with the format of units of a task that has ended, by path."""
     if not units:
         return {}
@@ -140,26 +128,6 @@ def format_errors(task_dir: str, units: List[UnitToHold]) -> Dict[str, str]:
         return {path: error for path, error in errors.items() if error}
     finally:
         held.release(held_dir)
-
-
-def let_go(project: str, run: str, task: str) -> Done:
-    """Release what `hold` has copied and linked."""
-    return _release([os.path.join(paths.task(project, run, task), HELD_OUTPUTS)])
-
-
-def _release(folders: Iterable[str]) -> Done:
-    for folder in folders:
-        held.release(folder)
-    return Done()
-
-
-def _copies(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Dict[str, str]:
-    """Return each folder that a resumed run could continue from, and where `newest` holds what it
-    finds there."""
-    task_dirs = [paths.task(project, run, task) for task in tasks]
-    owners = {paths.checkpoints(owner, checkpoint_dir): owner for owner in task_dirs}
-    owners[paths.replica_dir(project, run)] = paths.run(project, run)
-    return {folder: paths.held(owner, "copies") for folder, owner in owners.items()}
 
 
 def _mark_resuming(project: str, run: str) -> None:
@@ -177,7 +145,7 @@ def _visible_names(folder: str) -> Optional[List[str]]:
         return None
 
 
-def _hold_complete(folder: str, held_dir: str, every: bool) -> List[HeldCheckpoint]:
+def _hold_complete(folder: str, held_dir: str, every: bool) -> List[HeldUnit]:
     held.begin(held_dir)
     opened = checkpoints.open_complete(folder, every)
     for checkpoint in opened:
@@ -186,21 +154,22 @@ def _hold_complete(folder: str, held_dir: str, every: bool) -> List[HeldCheckpoi
 
 
 def _find_good(
-    folder: str, held_dir: str, memory: str, complete: List[HeldCheckpoint], every: bool
-) -> Tuple[List[HeldCheckpoint], Dict[str, str]]:
-    """Return the good ones of the `complete` checkpoints, and the error of each bad one by its
+    folder: str, held_dir: str, memory: str, every: bool
+) -> Tuple[List[HeldUnit], Dict[str, str]]:
+    """Return the good ones of the complete checkpoints, and the error of each bad one by its
     name. If none is good, all older ones are held until one of them is."""
     bad: Dict[str, str] = {}
+    complete = _hold_complete(folder, held_dir, every)
     good = verify.verify_held(held_dir, memory, complete, every, bad)
     if not good:
         older = _hold_complete(folder, held_dir, True)
-        untried = [found for found in older if found.name not in bad]
+        untried = [found for found in older if found.path not in bad]
         good = verify.verify_held(held_dir, memory, untried, every, bad)
     return good, bad
 
 
 def _take_until_stable(
-    work: str, held_dir: str, units: List[UnitToHold], is_live: bool
+    work: str, held_dir: str, units: List[Unit], is_live: bool
 ) -> Dict[str, str]:
     """Take the units; retry those of a running task that change. Return the errors by path."""
     errors: Dict[str, str] = {}
@@ -217,11 +186,11 @@ def _take_until_stable(
     return errors
 
 
-def _take_units(work: str, held_dir: str, units: List[UnitToHold], is_live: bool) -> Dict[str, str]:
+def _take_units(work: str, held_dir: str, units: List[Unit], is_live: bool) -> Dict[str, str]:
     """Take and verify units. Return what is wrong with each by its path, "" if nothing is."""
     errors = {unit.path: _take_unit(work, held_dir, unit, is_live) for unit in units}
     taken = [
-        UnitToHold(_relative_path(unit.path), unit.kind, unit.files)
+        Unit(_relative_path(unit.path), unit.kind, unit.files)
         for unit in units
         if not errors[unit.path]
     ]
@@ -229,7 +198,7 @@ def _take_units(work: str, held_dir: str, units: List[UnitToHold], is_live: bool
     return {path: error or broken.get(_relative_path(path), "") for path, error in errors.items()}
 
 
-def _take_unit(work: str, held_dir: str, unit: UnitToHold, is_live: bool) -> str:
+def _take_unit(work: str, held_dir: str, unit: Unit, is_live: bool) -> str:
     """Copy or link the files of one unit. Return the error, "" if there is none."""
     before = _stamps(work, unit)
     try:
@@ -260,17 +229,17 @@ def _take_file(source: str, target: str, is_live: bool) -> None:
     os.symlink(os.path.abspath(source), target)
 
 
-def _stamps(work: str, unit: UnitToHold) -> List[Tuple[int, ...]]:
+def _stamps(work: str, unit: Unit) -> List[Tuple[int, ...]]:
     return [filesystem.stamp(os.path.join(work, path)) for path in unit.files]
 
 
-def _describe(held_dir: str, unit: UnitToHold) -> HeldUnit:
-    def describe_file(path: str) -> HashedFile:
+def _hash_unit(held_dir: str, unit: Unit) -> HeldUnit:
+    def hash_file(path: str) -> HashedFile:
         relative = _relative_path(path)
         file = os.path.join(held_dir, relative)
         return HashedFile(relative, os.path.getsize(file), filesystem.sha256(file))
 
-    return HeldUnit(unit.path, parallel.each(describe_file, unit.files, filesystem.HASH_THREADS))
+    return HeldUnit(unit.path, parallel.each(hash_file, [*unit.files], filesystem.HASH_THREADS))
 
 
 def _relative_path(path: str) -> str:

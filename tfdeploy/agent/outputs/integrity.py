@@ -18,11 +18,11 @@ import subprocess
 from typing import Dict, List
 
 from ...shared import filesystem, state_file
-from ...shared.protocol.outputs import UnitToHold
+from ...shared.protocol.outputs import Unit
 from ...shared.units import FILE, MODEL_FILES, SAVED_MODEL, SET
 from . import verify
 
-Units = List[UnitToHold]
+Units = List[Unit]
 
 
 ZIP = (".keras", ".npz", ".zip")

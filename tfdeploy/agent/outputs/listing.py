@@ -13,13 +13,20 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ...shared import filesystem, records, state_file
 from ...shared.event_records import EVENTS
-from ...shared.protocol.outputs import FoundFiles, MissingPath, SpecialFile, TaskOutputs, Total
+from ...shared.protocol.outputs import (
+    FoundFiles,
+    MissingPath,
+    SpecialFile,
+    TaskOutputs,
+    Total,
+    Unit,
+)
 from ...shared.records import ENDED, Launch, TaskState
-from ...shared.units import ANY, SET, Unit, Walk
+from ...shared.units import ANY, SET, Walk
 from .. import paths
 from ..machine import lock, stored
 from ..refusal import Refusal
-from ..releases import copies
+from ..releases import release_files
 from .saves import CHECKPOINT, Saves
 
 Files = Dict[str, Tuple[int, int]]  # the size and the mtime in ns of each path
@@ -44,7 +51,7 @@ def outputs(project: str, run: str, task: str) -> TaskOutputs:
     elsewhere, elsewhere_more = Saves(task_dir, launch).elsewhere()
     return TaskOutputs(
         folder=paths.work(task_dir),
-        outputs=sorted((unit.to_message() for unit in wanted), key=lambda unit: -unit.mtime_ns),
+        outputs=sorted(wanted, key=lambda unit: -unit.mtime_ns),
         others=Total(
             files=sum(len(unit.files) for unit in others), size=sum(unit.size for unit in others)
         ),
@@ -59,7 +66,7 @@ def outputs(project: str, run: str, task: str) -> TaskOutputs:
 def _all_outputs(walk: Walk, task_dir: str, why: str) -> TaskOutputs:
     """List all files of a task of which nobody knows which are wanted."""
     units = walk.units(paths.work(task_dir), "")
-    outputs = sorted((unit.to_message() for unit in units), key=lambda unit: -unit.mtime_ns)
+    outputs = sorted(units, key=lambda unit: -unit.mtime_ns)
     return TaskOutputs(paths.work(task_dir), outputs, Total(files=0, size=0), incomplete=why)
 
 
@@ -113,11 +120,11 @@ def find(project: str, run: str, task: str, names: List[str]) -> FoundFiles:
     for name in names:
         units = units_at(os.path.join(work, name), _unit_path(work, name))
         if os.path.isdir(os.path.join(work, name)):
-            units = _without_copies(task_dir, units)
+            units = _without_release_files(task_dir, units)
         found += units
         if not units:
             missing.append(_missing(name, os.path.join(work, name)))
-    return FoundFiles([unit.to_message() for unit in found], missing)
+    return FoundFiles(found, missing)
 
 
 def units_at(path: str, name: str) -> List[Unit]:
@@ -126,8 +133,8 @@ def units_at(path: str, name: str) -> List[Unit]:
     return [Unit(file, ANY, {file: stamp}) for file, stamp in sorted(files.items())]
 
 
-def _without_copies(task_dir: str, units: List[Unit]) -> List[Unit]:
-    of_release, work = copies.of_task(task_dir), paths.work(task_dir)
+def _without_release_files(task_dir: str, units: List[Unit]) -> List[Unit]:
+    of_release, work = release_files.of_task(task_dir), paths.work(task_dir)
     return [unit for unit in units if not of_release.have_all(work, unit.files)]
 
 
@@ -154,9 +161,8 @@ def _missing(name: str, path: str) -> MissingPath:
 
 
 def _names_beside(path: str) -> List[str]:
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    return sorted(os.listdir(path))[:MAX_NAMES]
+    folders = filter(os.path.isdir, (path, *filesystem.folders_above(path)))
+    return sorted(os.listdir(next(folders)))[:MAX_NAMES]
 
 
 def is_wanted(launch: Launch, unit: Unit) -> bool:
@@ -173,14 +179,14 @@ def _is_included(launch: Launch, path: str) -> bool:
 def special_files(walk: Walk, task_dir: str, launch: Launch) -> List[SpecialFile]:
     """Return what the walk found and can't be fetched, except links of the release, and links to
     what is listed or stays: the task's own files, its release and its data sets."""
-    kept = [paths.work(task_dir), paths.release(launch.project, launch.release)]
-    kept += [paths.release(launch.project, release) for release in launch.data.values()]
+    kept = [paths.work(task_dir), paths.release(launch.project, launch.directory.release)]
+    kept += [paths.release(launch.project, release) for release in launch.directory.data.values()]
     roots = tuple(os.path.join(os.path.realpath(folder), "") for folder in kept)
-    of_release = copies.of_launch(launch)
+    of_release = release_files.of_launch(launch)
     return [
         SpecialFile(path, filesystem.kind(full_path), os.path.islink(full_path))
         for full_path, path in walk.special
-        if path not in launch.links
+        if path not in launch.directory.links
         and not _is_link_into(roots, full_path)
         and not of_release.has_link(kept[0], path)
     ]
@@ -197,12 +203,13 @@ def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> 
     wrote, copies of the chief's checkpoints and of the release that are as they were, and what was
     in those folders before the run."""
     has_events = has_collected_events(launch)
-    saves = os.path.normpath(launch.checkpoint_dir)
+    saves = os.path.normpath(launch.directory.checkpoint_dir)
     # Before the names: what is saved meanwhile is newer.
     named_ns = _named_ns(task_dir, saves) if launch.is_chief else None
     sets = state_file.read(paths.checkpoints(task_dir, saves)) if launch.is_chief else []
     saved = Saves(task_dir, launch) if folders else None
-    given, of_release, work = load_given(task_dir), copies.of_launch(launch), paths.work(task_dir)
+    given, work = load_given(task_dir), paths.work(task_dir)
+    of_release = release_files.of_launch(launch)
     for unit in all_units(walk, task_dir, folders):
         folder, name = os.path.split(unit.path)
         is_set = os.path.normpath(folder) == saves and (
@@ -214,7 +221,7 @@ def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> 
         is_copy = of_release.have_all(work, unit.files) or (
             given and all(is_given(task_dir, given, *file) for file in unit.files.items())
         )
-        if not (is_set or is_event or is_older or is_copy or unit.path in launch.files):
+        if not (is_set or is_event or is_older or is_copy or unit.path in launch.directory.files):
             yield unit
 
 
@@ -225,7 +232,7 @@ def has_collected_events(launch: Launch) -> bool:
 
 
 def _is_held(name: str, kind: str, sets: List[str]) -> bool:
-    """Return whether the verb `pin` collects it: one of these checkpoints, or the state file."""
+    """Return whether it is collected as a checkpoint: one of these, or the state file."""
     if kind == SET:
         return name in sets
     return bool(sets) and (

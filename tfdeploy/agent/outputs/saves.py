@@ -51,9 +51,11 @@ class Saves:
             # A program that may write into data sets has its results there, in a hidden folder.
             [os.path.dirname(task_dir), paths.releases(launch.project), os.path.expanduser("~")]
         )
-        self._caches = _caches({**os.environ, **launch.env}, self._run)
+        self._caches = _caches({**os.environ, **launch.process.env}, self._run)
         self._fetched = _roots(launch.outputs.folders)
-        self._shared = _roots([launch.checkpoint_dir] if launch.checkpoint_dir[:1] == "/" else [])
+        self._shared = _roots(
+            [launch.directory.checkpoint_dir] if launch.directory.checkpoint_dir[:1] == "/" else []
+        )
         self._is_chief = launch.is_chief
         self._started_ns = _started_ns(task_dir)
         self._saved = [path for path in recorded if not self._is_left_out(path)]
@@ -126,8 +128,8 @@ def _read(task_dir: str) -> List[str]:
 
 
 def _started_ns(task_dir: str) -> int:
-    """Return when the run was first started, by this host's clock in ns; 0 if an older version
-    started it."""
+    """Return when the run was first started, by this host's clock in ns; 0 if that is
+    not known."""
     try:
         return os.stat(paths.started(task_dir)).st_mtime_ns
     except OSError:

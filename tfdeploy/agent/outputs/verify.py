@@ -16,9 +16,10 @@ from itertools import takewhile
 from typing import Any, Dict, Generator, Iterator, List, Set, Tuple
 
 from ...shared import filesystem, parallel, records
-from ...shared.protocol.outputs import HashedFile, HeldCheckpoint
+from ...shared.protocol.outputs import HashedFile, HeldUnit
 from ...shared.protocol.record import to_json
 from .. import paths
+from ..machine import stored
 
 READ = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
@@ -27,19 +28,19 @@ READ = (
 
 
 def verify_held(
-    held_dir: str, memory: str, complete: List[HeldCheckpoint], every: bool, bad: Dict[str, str]
-) -> List[HeldCheckpoint]:
+    held_dir: str, memory: str, complete: List[HeldUnit], every: bool, bad: Dict[str, str]
+) -> List[HeldUnit]:
     """Return the good ones of the `complete` checkpoints, which are held in `held_dir`, or only the
     first; add the others' errors to `bad`.
 
     They are hashed while TensorFlow reads them, unless a hash may make reading unnecessary.
     """
     hashed = parallel.begin(lambda: [_hash_files(held_dir, found) for found in complete])
-    names = [found.name for found in complete]
+    names = [found.path for found in complete]
     verified: Set[str] = set()
     stored = records.read_or_empty(dict, memory)  # the files of checkpoints, by name
     if stored.keys() & names:
-        verified = {each.name for each in hashed() if stored.get(each.name) == to_json(each.files)}
+        verified = {each.path for each in hashed() if stored.get(each.path) == to_json(each.files)}
     wanted = names if every else takewhile(lambda name: name not in verified, names)
     prefixes = [os.path.join(held_dir, name) for name in wanted if name not in verified]
     with closing(find_errors(prefixes)) as results:
@@ -52,10 +53,10 @@ def verify_held(
             if not every:
                 break
     checkpoints = hashed()
-    remember_verified(memory, [found for found in checkpoints if found.name in verified])
+    remember_verified(memory, [found for found in checkpoints if found.path in verified])
     for found in checkpoints:
-        found.verified = found.name in verified
-    good = [found for found in checkpoints if found.name not in bad]
+        found.verified = found.path in verified
+    good = [found for found in checkpoints if found.path not in bad]
     return good if every else sorted(good, key=lambda found: not found.verified)[:1]
 
 
@@ -86,35 +87,31 @@ def find_errors(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
 def task_python(path: str) -> str:
     """Return the Python that has what the task in whose folder `path` is imports: that of its
     environment, or the agent's own, also for a path outside of all tasks' folders."""
-    folder, above = path, os.path.dirname(path)
-    while above != folder:
-        folder, above = above, os.path.dirname(above)
-        try:
-            launch = records.read(paths.launch(folder))
-            python = os.path.join(
-                paths.environment(launch["project"], launch["environment"]), "bin", "python"
-            )
-            return python if launch["environment"] and os.path.exists(python) else sys.executable
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+    for folder in filesystem.folders_above(path):
+        launch = stored.launch_if_readable(folder)
+        if launch:
+            environment = paths.environment(launch.project, launch.process.environment)
+            python = os.path.join(environment, "bin", "python")
+            has_own = launch.process.environment and os.path.exists(python)
+            return python if has_own else sys.executable
     return sys.executable
 
 
-def remember_verified(memory: str, checkpoints: List[HeldCheckpoint]) -> None:
+def remember_verified(memory: str, checkpoints: List[HeldUnit]) -> None:
     """Store in a file that these were verified: verifying again means to start TensorFlow."""
     if not checkpoints:
         return
     with suppress(OSError):  # a full disk: then they are verified again
-        records.write(memory, {found.name: to_json(found.files) for found in checkpoints})
+        records.write(memory, {found.path: to_json(found.files) for found in checkpoints})
 
 
-def _hash_files(held_dir: str, found: HeldCheckpoint) -> HeldCheckpoint:
+def _hash_files(held_dir: str, found: HeldUnit) -> HeldUnit:
     def hash_file(file: HashedFile) -> HashedFile:
         sha256 = filesystem.sha256(os.path.join(held_dir, file.path))
         return HashedFile(file.path, file.size, sha256)
 
     files = parallel.each(hash_file, found.files, filesystem.HASH_THREADS)
-    return HeldCheckpoint(found.name, found.step, verified=False, files=files)
+    return HeldUnit(found.path, files, found.step)
 
 
 def _results(reader: "subprocess.Popen[bytes]") -> Iterator[Tuple[str, str]]:

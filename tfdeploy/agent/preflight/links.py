@@ -23,7 +23,7 @@ from ..machine import interfaces, leases, ports
 from ..machine.peers import plain
 from ..machine.sockets import ConnectionServer, DeadlineSocket, connect
 from ..refusal import Refusal
-from ..supervision import signing
+from ..supervision.heartbeat import signing
 
 Body = Dict[str, Any]
 

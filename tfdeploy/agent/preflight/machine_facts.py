@@ -6,8 +6,11 @@ import glob
 import json
 import os
 import shutil
-from typing import Iterator, List, Tuple
+from contextlib import suppress
+from itertools import takewhile
+from typing import Iterable, Iterator, List, Tuple
 
+from ...shared.filesystem import folders_above
 from ...shared.protocol.preflight import MachineFacts, PythonFound
 from .. import children
 from ..environments.build import libc
@@ -18,12 +21,19 @@ from ..machine.logind import login_shell
 PYTHON_S = 20.0
 LOGIN_S = 10.0
 MAX_PYTHONS = 40
+MAX_LIST = 100_000  # characters
 # Where virtual environments and those of conda, mamba and pyenv are; ~ is the home directory.
 ENVIRONMENTS = (
     *("~/*", "~/.venv", "~/*/.venv", "~/*/venv", "~/.virtualenvs/*", "~/*/envs/*"),
     *("~/.conda/envs/*", "~/.local/share/mamba/envs/*", "~/.pyenv/versions/*"),
     *("/opt/*", "/opt/*/envs/*", "/opt/*/*", "/opt/*/.venv", "/usr/local/*"),
 )
+# Of these, where no archive is unpacked and no repository cloned.
+INSTALLED = (
+    *("~/.virtualenvs/*", "~/.conda/envs/*", "~/.local/share/mamba/envs/*", "~/.pyenv/versions/*"),
+    "/usr/local/*",
+)
+CONDA_LIST = "~/.conda/environments.txt"  # conda and mamba write what they have created, anywhere
 # A framework is found, not imported: an import takes seconds. Distributions of TensorFlow have
 # different names.
 NAMES = {
@@ -48,28 +58,29 @@ print("\\n" + json.dumps([".".join(map(str, sys.version_info[:3])), found]))
 """
 
 
-def explore(pythons: List[str], framework: str) -> MachineFacts:
-    """Report what this machine has. `pythons` are more paths to look at for the `framework`."""
+def explore(pythons: List[str], framework: str, is_controller: bool) -> MachineFacts:
+    """Report what this machine has. `pythons` are more paths to look at for the `framework`. On the
+    controller there may be folders of strangers, whose programs must not be run unasked."""
+    environments = _installed() if is_controller else ENVIRONMENTS
     gpus, _ = vendors.listed_if_possible()
     return MachineFacts(
         cpus=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         gpus={str(gpu.index): gpu.name for gpu in gpus},
         addresses=[address for address, _ in interfaces.addresses()],
-        pythons=[*_find_pythons(pythons, framework)],
+        pythons=[*_find_pythons([*pythons, *_with(framework, environments)], framework)],
         machine=os.uname().machine,
         libc=libc(),
     )
 
 
 def _find_pythons(more: List[str], framework: str) -> Iterator[PythonFound]:
-    """Yield each usable Python once: that of the PATH, that of a login, and all that have the
-    framework."""
+    """Yield each usable Python once: that of the PATH, that of a login, and `more`."""
     on_path = shutil.which("python3") or ""
     # A virtual environment is only on the PATH until the shell that activated it ends.
     default = {on_path: "python3"} if not _is_virtual(on_path) else {}
     seen = set()  # the folder, because all virtual environments link to the same program
-    for path in [on_path, _login_python(), *more, *_with(framework)][:MAX_PYTHONS]:
+    for path in [on_path, _login_python(), *more][:MAX_PYTHONS]:
         key = (os.path.realpath(os.path.dirname(path)), os.path.realpath(path))
         if not os.path.isabs(path) or key in seen:
             continue
@@ -79,9 +90,9 @@ def _find_pythons(more: List[str], framework: str) -> Iterator[PythonFound]:
             yield PythonFound(default.get(path) or _below_home(path), version, found)
 
 
-def _with(framework: str) -> Iterator[str]:
-    """Yield the Pythons of environments that have a folder of this name."""
-    for pattern in ENVIRONMENTS:
+def _with(framework: str, environments: Iterable[str]) -> Iterator[str]:
+    """Yield the Pythons of those `environments`, patterns of folders, that have the framework."""
+    for pattern in environments:
         packages = os.path.expanduser(pattern) + "/lib/python3*/site-packages/" + framework
         for folder in sorted(glob.glob(packages)):
             environment = folder[: folder.rindex("/lib/python3")]
@@ -89,15 +100,22 @@ def _with(framework: str) -> Iterator[str]:
                 yield os.path.join(environment, "bin", "python")
 
 
+def _installed() -> Iterator[str]:
+    yield from INSTALLED
+    with suppress(OSError, ValueError), open(os.path.expanduser(CONDA_LIST)) as listed:
+        yield from map(glob.escape, listed.read(MAX_LIST).splitlines())
+
+
 def _is_in_clone(folder: str) -> bool:
-    """Return whether a folder of the home directory is in a clone of a repository, which could have
-    brought it along: its Python must not be run unasked. ~/.pyenv is a clone of the user's own."""
+    """Return whether a folder is in a clone of a repository, which could have brought it along: its
+    Python must not be run unasked. In a hidden folder of the home directory, such as ~/.pyenv, and
+    in the home directory itself, .git is the user's own."""
     home = os.path.expanduser("~")
-    parts = os.path.relpath(folder, home).split("/")
-    if parts[0].startswith("."):  # outside of the home directory, or a hidden folder in it
+    below = os.path.relpath(folder, home)
+    if below.startswith(".") and not below.startswith("../"):
         return False
-    paths = ["/".join(parts[: count + 1]) for count in range(len(parts))]
-    return any(os.path.lexists(os.path.join(home, path, ".git")) for path in paths)
+    above = takewhile(lambda each: each not in (home, "/"), (folder, *folders_above(folder)))
+    return any(os.path.lexists(os.path.join(each, ".git")) for each in above)
 
 
 def _is_virtual(python: str) -> bool:

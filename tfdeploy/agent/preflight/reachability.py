@@ -13,7 +13,8 @@ from .. import paths
 from ..machine import grpc_health, guard, lock, process, stored
 from ..machine.peers import refusing_user
 from ..refusal import Refusal
-from ..supervision import heartbeat, signing
+from ..supervision.heartbeat import client, signing
+from ..supervision.heartbeat.messages import Question
 
 MAX_THREADS = 32
 GUARD_REFUSES = (
@@ -55,7 +56,7 @@ def explain_refusal(peer: Peer, found: PeerHealth) -> PeerHealth:
 
 
 def _is_guarded(project: str, run: str) -> bool:
-    return any(launch.network != OPEN for launch in _live_launches(project, run))
+    return any(launch.endpoint.network != OPEN for launch in _live_launches(project, run))
 
 
 def _live_launches(project: str, run: str) -> Iterator[Launch]:
@@ -86,8 +87,8 @@ def unfinished_tasks(project: str, run: str, task: str, timeout_s: float) -> Sti
     task_dir = paths.task(project, run, task)
     launch = stored.launch(task_dir)
     try:
-        answer, _ = heartbeat.request(launch.heartbeat, {}, timeout_s)
-        return StillRunning(list(answer["going"]))
+        answer, _ = client.request(launch.heartbeat, Question(), timeout_s)
+        return StillRunning(answer.unfinished)
     except (OSError, signing.Untrusted):  # it has ended, and has written its last state
         others = [other for other in launch.heartbeat.tasks if other != task]
         all_ended = stored.state(task_dir).others_ended
@@ -101,7 +102,7 @@ def chief_unreachable_reason(project: str, run: str, timeout_s: float) -> str:
     """
     for launch in _live_launches(project, run):
         try:
-            heartbeat.request(launch.heartbeat, heartbeat.WITHOUT_LISTS, timeout_s)
+            client.request(launch.heartbeat, Question(known_lists=None), timeout_s)
         except (OSError, signing.Untrusted) as error:
             return str(getattr(error, "strerror", None) or error)
         return ""

@@ -17,23 +17,23 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ...shared import filesystem
 from ...shared.protocol.record import Record
-from ...shared.records import Launch
+from ...shared.records import HIGH, NORMAL, Launch
 from ..machine import leases
 from ..machine.leases import Holder
 from ..refusal import Refusal
 
-HIGHEST = 99  # priorities are from -99 to 99; lower numbers in a name come first
 SOCKETS = "/proc/net/unix"  # source: proc(5); an abstract name begins with @
 ENTRY = re.compile(
-    rb" @tfdeploy/queue/((?:gpu|port)/[\w-]+)/(\d{3})\.(\d{10})\.([\w-]+)\.(\w+:\d+)$",
+    rb" @tfdeploy/queue/((?:gpu|port)/[\w-]+)/([01])\.(\d{10})\.([\w-]+)\.(\w+:\d+)$",
     re.M | re.ASCII,
 )
-END_LEASE = "until/{}.{:010d}"
-END = re.compile(rb" @tfdeploy/until/(\d+)\.(\d{10})$", re.M | re.ASCII)
+END_LEASE = "ends/{}.{:010d}"
+END = re.compile(rb" @tfdeploy/ends/(\d+)\.(\d{10})$", re.M | re.ASCII)
 
 
 class Place(Record):
-    """The place of a task in the queue of one GPU or port, `resource`."""
+    """The place of a task in the queue of one GPU or port, `resource`. `rank` is 0 if the priority
+    of its run is HIGH, and otherwise 1."""
 
     resource: str
     rank: int
@@ -51,17 +51,17 @@ class Place(Record):
 
     @property
     def lease(self) -> str:
-        return "queue/{}/{:03d}.{:010d}.{}.{}".format(self.resource, *self.key)
+        return "queue/{}/{}.{:010d}.{}.{}".format(self.resource, *self.key)
 
     @property
-    def priority(self) -> int:
-        return HIGHEST - self.rank
+    def priority(self) -> str:
+        return NORMAL if self.rank else HIGH
 
 
-def places_of(launch: Launch, priority: int) -> List[Place]:
+def places_of(launch: Launch, priority: str) -> List[Place]:
     """Return the places of a task that waits, one for each resource."""
-    key = (HIGHEST - priority, launch.submitted, launch.run, launch.task)
-    return [Place(resource, *key) for resource in launch.waits_for]
+    key = (int(priority != HIGH), launch.turn.submitted, launch.run, launch.task)
+    return [Place(resource, *key) for resource in launch.turn.waits_for]
 
 
 def enter(places: Sequence[Place]) -> List[int]:
@@ -102,8 +102,8 @@ def holder(place: Place) -> Optional[Holder]:
 
 
 def announce_end(at: float) -> List[int]:
-    """Let all users see that what this process holds is free after `at`, in seconds since 1970, at
-    the latest; return the descriptors that keep it visible."""
+    """Let all users see that what this process holds is free after `at`, on the monotonic clock, at
+    the latest; return the descriptors that keep it visible. The time of day may be set."""
     try:
         return leases.acquire([END_LEASE.format(os.getpid(), int(at))])
     except leases.ResourceTaken:  # a stranger has made this name: nobody believes it
@@ -116,7 +116,7 @@ def seconds_left(holder: Holder) -> Optional[float]:
         if int(pid) == holder.pid:
             said = leases.holder(END_LEASE.format(int(pid), int(at)))
             if said and said.pid == holder.pid:
-                return max(0.0, int(at) - time.time())
+                return max(0.0, int(at) - time.monotonic())
     return None
 
 

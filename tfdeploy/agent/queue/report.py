@@ -28,7 +28,7 @@ def explain(launch: Launch) -> str:
     """Return why a queued task has not started."""
     waiting = [*_held_places()]
     own = [each for each in waiting if (each.run, each.task) == (launch.run, launch.task)]
-    if launch.waits_for and not own:
+    if launch.turn.waits_for and not own:
         return AWAY
     titles = {name: "GPU {}".format(gpu) for gpu, name in resources.gpus_of(launch).items()}
     reason = _reason(own, waiting, titles)
@@ -77,14 +77,14 @@ def _next(require: Callable[[], None]) -> str:
     return NEXT
 
 
-def move(project: str, run: str, task: str, priority: int) -> Done:
+def move(project: str, run: str, task: str, priority: str) -> Done:
     """Give a queued run another priority. Raises Refusal if it does not wait."""
     task_dir = paths.task(project, run, task)
     supervisor = lock.holder(task_dir)
     launch, state = stored.launch(task_dir), stored.state(task_dir).state
     if not supervisor or state != records.QUEUED:
         raise Refusal("run {} does not wait in the queue: {} is {}".format(run, task, state))
-    moved = replace(launch, priority=priority)
+    moved = replace(launch, turn=replace(launch.turn, priority=priority))
     records.write(paths.launch(task_dir), records.to_json(moved), 0o600)
     process.send_signal(supervisor, signal.SIGCHLD)  # look at it now
     return Done()

@@ -14,7 +14,7 @@ from ..machine.devices import vendors
 from ..refusal import Refusal
 from . import places
 
-LEASE_WAIT_S = 5.0
+HANDOVER_S = 5.0  # a start passes its leases to its supervisors within this time
 
 
 def acquire(
@@ -28,12 +28,12 @@ def acquire(
     Raises Refusal.
     """
     need = gpu_need(launches)
-    if not launches[0].submitted:
+    if not launches[0].turn.submitted:
         leased = [port for launch in launches for port in launch.leased_ports]
         need = _without_awaited(launches[0].run, leased, need, host_gpus)
-    own = gpus.acquire(need, host_gpus, sick)
+    own = gpus.acquire(need, host_gpus, sick) if need.count else {}
     try:
-        launches = _with_gpus(launches, [*own], host_gpus)
+        launches = _with_gpus(launches, [*own], host_gpus) if own else launches
         numbers = [(port, each.task) for each in launches for port in _ports(each)]
         by_port = _acquire_ports([port for port, _ in numbers], [task for _, task in numbers])
     except Refusal:
@@ -42,7 +42,7 @@ def acquire(
     return launches, {
         each.task: [
             *(by_port[port] for port in _ports(each)),
-            *(own[gpu] for gpu in each.gpus),
+            *(own[gpu] for gpu in each.gpus.indexes),
         ]
         for each in launches
     }
@@ -75,7 +75,10 @@ def enter_queue(
 ) -> Tuple[List[Launch], Dict[str, List[int]]]:
     """Return the launches of a queued run with what they wait for, and the lease of the port that
     the chief's supervisor needs while it waits. Raises Refusal."""
-    waiting = [replace(each, waits_for=_needed(each, host_gpus)) for each in launches]
+    waiting = [
+        replace(each, turn=replace(each.turn, waits_for=_needed(each, host_gpus)))
+        for each in launches
+    ]
     heartbeats = {each.task: each.heartbeat.port for each in launches if each.is_chief}
     held = _acquire_ports([*heartbeats.values()], [*heartbeats])
     return waiting, {
@@ -87,15 +90,17 @@ def are_unleased(launch: Launch) -> bool:
     """Return whether nobody has leases of what a task waits for. This is much faster than to try
     to take them."""
     free = [name for name in gpus_of(launch).values() if not leases.is_held(name)]
-    awaited = [leases.is_held(leases.port(port)) for port in launch.own_ports]
-    return len(free) >= len(launch.gpus) and not any(awaited)
+    awaited = [leases.is_held(leases.port(port)) for port in launch.endpoint.own_ports]
+    return len(free) >= len(launch.gpus.indexes) and not any(awaited)
 
 
 def require_available(launch: Launch) -> None:
     """Raise Refusal if a task that waits can't take what it needs now, as far as it is known."""
-    for port in launch.own_ports:
+    for port in launch.endpoint.own_ports:
         require_free(port, launch.task)
-    for refusal in gpus.refusals(gpu_need([launch]), gpus_of(launch)) if launch.gpus else []:
+    for refusal in (
+        gpus.refusals(gpu_need([launch]), gpus_of(launch)) if launch.gpus.indexes else []
+    ):
         raise refusal
 
 
@@ -122,18 +127,18 @@ def require_free(port: int, task: str) -> None:
 
 def gpus_of(launch: Launch) -> Dict[int, str]:
     """Return the leases of GPUs that a task waits for, by the GPUs' indexes."""
-    names = launch.waits_for[len(launch.own_ports) :]
-    return dict(zip(launch.gpu_choice or launch.gpus, names))  # noqa: B905 - no strict in 3.8
+    names = launch.turn.waits_for[len(launch.endpoint.own_ports) :]
+    return dict(zip(launch.gpus.choice or launch.gpus.indexes, names))  # noqa: B905 - no strict in 3.8
 
 
 def _needed(launch: Launch, host_gpus: Dict[int, str]) -> List[str]:
     """Return the names of all leases that a task takes some of, without that of a heartbeat."""
-    own = [leases.port(port) for port in launch.own_ports]
-    return [*own, *(host_gpus[gpu] for gpu in launch.gpu_choice or launch.gpus)]
+    own = [leases.port(port) for port in launch.endpoint.own_ports]
+    return [*own, *(host_gpus[gpu] for gpu in launch.gpus.choice or launch.gpus.indexes)]
 
 
 def _ports(launch: Launch) -> List[int]:
-    return launch.own_ports if launch.submitted else launch.leased_ports
+    return launch.endpoint.own_ports if launch.turn.submitted else launch.leased_ports
 
 
 def _with_gpus(
@@ -143,7 +148,11 @@ def _with_gpus(
     variables that show them."""
     remaining, found = iter(chosen), []
     for launch in launches:
-        own = [next(remaining) for _ in launch.gpus] if launch.gpu_choice else launch.gpus
+        own = (
+            [next(remaining) for _ in launch.gpus.indexes]
+            if launch.gpus.choice
+            else launch.gpus.indexes
+        )
         found.append(launch.on_gpus(own, vendors.variables(own, host_gpus)) if own else launch)
     return found
 
@@ -163,7 +172,7 @@ def _acquire_ports(numbers: List[int], tasks: List[str]) -> Dict[int, int]:
 def _acquire(names: List[str]) -> List[int]:
     """Acquire the leases; wait a moment for another start that is about to pass them to its
     supervisors, because until then their run is unknown."""
-    deadline = time.monotonic() + LEASE_WAIT_S
+    deadline = time.monotonic() + HANDOVER_S
     while True:
         try:
             return leases.acquire(names)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Dict, Iterator, List, Tuple
 
 from ...shared import parallel
-from ...shared.filesystem import stamp, walk
+from ...shared.filesystem import folders_above, stamp, walk
 from .. import paths
 from . import manifest
 from .manifest import FINGERPRINT, Manifest
@@ -103,10 +103,9 @@ def overwritten_files(project: str, release: str) -> List[str]:
 
 def _set_aside(folder: str, path: str) -> None:
     """Rename what is in the place of a path, or of a folder above it."""
-    parts = path.split("/")
-    for place in (os.path.join(folder, *parts[: end + 1]) for end in range(len(parts))):
-        is_last = place == os.path.join(folder, path)
-        if os.path.lexists(place) and (is_last or not _is_folder(place)):
+    for part in (*reversed([*folders_above(path)]), path):
+        place = os.path.join(folder, part)
+        if os.path.lexists(place) and (part == path or not _is_folder(place)):
             os.rename(place, "{}.changed-{:.0f}".format(place, time.time()))
             return
 

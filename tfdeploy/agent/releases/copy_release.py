@@ -8,42 +8,54 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, Dict, Iterable, List, Set, Tuple
+from functools import partial
+from typing import Any, Dict, Iterable, List, NamedTuple, Set, Tuple
 
 from ...shared import filesystem, parallel
 from ...shared.records import Launch
 from .. import paths
-from . import copies
+from . import release_files
 
-# This much of a release is always copied for each task, the smallest files first: 1,000 files of
-# code take 40 ms and 8 MB. The others are copied up to MAX_COPIED_BYTES, which takes seconds, if
-# FREE_BYTES of the disk stay free. The rest are hard links to the release: only root, or a program
-# that makes it writable, can write into one, and so change the release.
-COPIED_BYTES, MAX_COPIED_BYTES = 64 << 20, 1 << 30
-FREE_BYTES = 1 << 30
 # A copy has this mode until it is complete. The next start replaces one that never was.
 INCOMPLETE = 0o200
 
 
-def copy_release(launch: Launch, work: str) -> None:
+class CopyLimits(NamedTuple):
+    """How much of a release is copied for each task, the smallest files first.
+
+    `always_bytes` are copied in any case: 1,000 files of code take 40 ms and 8 MB. The others are
+    copied up to `most_bytes`, which takes seconds, if `free_bytes` of the disk stay free. The rest
+    are hard links to the release: only root, or a program that makes it writable, can write into
+    one, and so change the release.
+    """
+
+    always_bytes: int = 64 << 20
+    most_bytes: int = 1 << 30
+    free_bytes: int = 1 << 30
+
+
+LIMITS = CopyLimits()
+
+
+def copy_release(launch: Launch, work: str, limits: CopyLimits = LIMITS) -> None:
     """Copy the release of a task into its directory `work`. What the task wrote or changed there
     before stays. Raises OSError."""
-    release = paths.release(launch.project, launch.release)
-    entries = copies.of_launch(launch).entries()
-    folders = _make_folders(release, work, entries)
+    release = paths.release(launch.project, launch.directory.release)
+    entries = release_files.of_launch(launch).entries()
+    folders = _make_folders(work, entries)
     total, missing = 0, []
     for path, entry in sorted(entries.items(), key=lambda item: item[1][-3]):
         total += entry[-3]
         target, is_new = os.path.join(work, path), folders.get(os.path.dirname(path))
-        if is_new or (is_new is not None and _is_missing(release, target, entry)):
+        if is_new or (is_new is not None and _is_missing(target, entry)):
             missing.append((os.path.join(release, path), target, entry, total))
-    parallel.each_file(_make_file, missing)
+    parallel.each_file(partial(_make_file, limits), missing)
 
 
 def remove_copies(launch: Launch, work: str) -> None:
     """Remove the copies that the task has not changed, and the folders that are empty then. What is
     behind a link, which the task has put in the place of a folder, stays."""
-    of_release = copies.of_launch(launch)
+    of_release = release_files.of_launch(launch)
     entries = of_release.entries()
     own = {folder for folder in ("", *_folders(entries)) if _is_real(work, folder)}
     for path in (path for path in entries if os.path.dirname(path) in own):
@@ -63,23 +75,17 @@ def _is_real(work: str, folder: str) -> bool:
 
 def _folders(entries: Iterable[str]) -> Set[str]:
     """Return the folders of these paths, and those above them."""
-    folders: Set[str] = set()
-    for folder in {os.path.dirname(path) for path in entries}:
-        while folder and folder not in folders:
-            folders.add(folder)
-            folder = os.path.dirname(folder)
-    return folders
+    own = {os.path.dirname(path) for path in entries}
+    return own.union(*map(filesystem.folders_above, own)) - {""}
 
 
-def _make_folders(release: str, work: str, entries: Iterable[str]) -> Dict[str, bool]:
+def _make_folders(work: str, entries: Iterable[str]) -> Dict[str, bool]:
     """Make the folders of these paths. Return whether each is new; without those that the task has
     replaced by a file or a link, which stays as it is."""
     made = {"": not os.listdir(work)}
     for folder in sorted(_folders(entries)):
         target = os.path.join(work, folder)
         if os.path.dirname(folder) in made:
-            if _is_link_into(release, target):
-                os.unlink(target)
             is_new = not os.path.lexists(target)
             if is_new:
                 os.mkdir(target)
@@ -88,10 +94,9 @@ def _make_folders(release: str, work: str, entries: Iterable[str]) -> Dict[str, 
     return made
 
 
-def _is_missing(release: str, target: str, entry: List[Any]) -> bool:
-    """Return whether a file has to be made, after what is no file of the task was removed: a copy
-    that was never complete, or that a power failure has cut off; a link, as versions of tfdeploy
-    without copies made them."""
+def _is_missing(target: str, entry: List[Any]) -> bool:
+    """Return whether a file has to be made, after a copy was removed that was never complete, or
+    that a power failure has cut off."""
     try:
         info = os.lstat(target)
     except FileNotFoundError:
@@ -99,31 +104,26 @@ def _is_missing(release: str, target: str, entry: List[Any]) -> bool:
     size, mtime_ns, _ = entry[-3:]
     is_incomplete = not info.st_mode & stat.S_IRUSR
     is_cut_off = info.st_mtime_ns == mtime_ns and info.st_size != size
-    is_broken = stat.S_ISREG(info.st_mode) and (is_incomplete or is_cut_off)
-    if is_broken or _is_link_into(release, target):
+    if stat.S_ISREG(info.st_mode) and (is_incomplete or is_cut_off):
         os.unlink(target)
         return True
     return False
 
 
-def _is_link_into(release: str, path: str) -> bool:
-    return os.path.islink(path) and os.readlink(path).startswith(os.path.join(release, ""))
-
-
-def _make_file(missing: Tuple[str, str, List[Any], int]) -> None:
+def _make_file(limits: CopyLimits, missing: Tuple[str, str, List[Any], int]) -> None:
     source, target, entry, total = missing
     if entry[0] == "link":
         os.symlink(entry[1], target)
-    elif total <= COPIED_BYTES:
+    elif total <= limits.always_bytes:
         _copy_file(source, target, entry)
-    elif total > MAX_COPIED_BYTES or not _copy_if_it_fits(source, target, entry):
+    elif total > limits.most_bytes or not _copy_if_it_fits(source, target, entry, limits):
         _link_file(source, target)
 
 
-def _copy_if_it_fits(source: str, target: str, entry: List[Any]) -> bool:
+def _copy_if_it_fits(source: str, target: str, entry: List[Any], limits: CopyLimits) -> bool:
     """Copy a file if enough of the disk stays free. Return whether it was copied."""
     disk = os.statvfs(os.path.dirname(target))
-    if disk.f_bavail * disk.f_frsize - entry[-3] < FREE_BYTES:
+    if disk.f_bavail * disk.f_frsize - entry[-3] < limits.free_bytes:
         return False
     try:
         _copy_file(source, target, entry)

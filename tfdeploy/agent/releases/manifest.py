@@ -24,8 +24,8 @@ TIME_RESOLUTIONS = (1, 100, 10**3, 10**6, 10**9)
 
 
 def read(project: str, release: str) -> Manifest:
-    """Return the manifest of a release, which the caller must not change; {} if it can't be read,
-    or if a version of tfdeploy without manifests has pushed the release."""
+    """Return the manifest of a release, which the caller must not change; {} if it can't be
+    read."""
     file = paths.manifest(project, release)
     return _read(file, filesystem.stamp(file))
 
@@ -37,10 +37,13 @@ def _read(file: str, stamp: Tuple[int, ...]) -> Manifest:
 
 
 def write(file: str, manifest: Manifest) -> None:
-    """Write a manifest with fingerprints. Raises OSError."""
+    """Write a manifest with fingerprints, which show what is lost if the power fails then. Raises
+    OSError."""
     os.makedirs(os.path.dirname(file), exist_ok=True)
     # json.dump takes five times as long as json.dumps.
     filesystem.replace_file(file, json.dumps(manifest).encode())
+    with open(file, "rb") as written:
+        os.fsync(written.fileno())
 
 
 def fingerprint(path: str) -> List[int]:

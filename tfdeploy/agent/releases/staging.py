@@ -16,8 +16,8 @@ from .manifest import Manifest, fingerprint, matches, mtime_ns, write
 
 
 class BaseRelease:
-    """A complete release on this host. `manifest_file` says what its `folder` holds, unless another
-    version of tfdeploy pushed it; None for `folder` means that there is no such release yet."""
+    """A complete release on this host. `manifest_file` says what its `folder` holds; None for
+    `folder` means that there is no such release yet."""
 
     def __init__(self, folder: Optional[str], manifest_file: str) -> None:
         self._folder = folder or ""

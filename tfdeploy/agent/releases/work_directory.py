@@ -6,20 +6,23 @@ import os
 
 from ...shared.records import Launch
 from .. import paths
-from .copy_release import copy_release
+from .copy_release import LIMITS, CopyLimits, copy_release
 
 
-def fill(launch: Launch, work: str) -> None:
+def fill(launch: Launch, work: str, limits: CopyLimits = LIMITS) -> None:
     """Fill the directory `work`. Files that the task wrote before stay. Raises OSError."""
-    copy_release(launch, work)
-    link_data_sets(launch, work)
-    write_files(launch, work)
-    make_links(launch, work)
+    copy_release(launch, work, limits)
+    if launch.directory.data:
+        link_data_sets(launch, work)
+    if launch.directory.files:
+        write_files(launch, work)
+    if launch.directory.links:
+        make_links(launch, work)
 
 
 def link_data_sets(launch: Launch, work: str) -> None:
     """Link the data sets: they may be large, and are read-only."""
-    for place, release in launch.data.items():
+    for place, release in launch.directory.data.items():
         link = os.path.join(work, place)
         os.makedirs(os.path.dirname(link), exist_ok=True)
         if not os.path.lexists(link):
@@ -28,7 +31,7 @@ def link_data_sets(launch: Launch, work: str) -> None:
 
 def write_files(launch: Launch, work: str) -> None:
     """Write the files that tell the task its role, anew: a resumed run may have other hosts."""
-    for place, text in launch.files.items():
+    for place, text in launch.directory.files.items():
         path = os.path.join(work, place)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
@@ -37,7 +40,7 @@ def write_files(launch: Launch, work: str) -> None:
 
 def make_links(launch: Launch, work: str) -> None:
     """Make the launch's links, and their targets: os.makedirs() fails at a link to nothing."""
-    for place, target in launch.links.items():
+    for place, target in launch.directory.links.items():
         link = os.path.join(work, place)
         folder = os.path.dirname(link)
         os.makedirs(os.path.join(folder, target), exist_ok=True)

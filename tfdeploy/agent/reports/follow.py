@@ -141,7 +141,7 @@ class Follower:
 
 
 def _lines_event(log: Log, lines: List[str]) -> LogLines:
-    return LogLines(log.task, lines, log.cursor, selected=True)
+    return LogLines(log.task, lines, log.cursor)
 
 
 def caller_interrupts(wait_s: float) -> bool:

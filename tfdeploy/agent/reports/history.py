@@ -12,14 +12,15 @@ import json
 import select
 import time
 from contextlib import suppress
-from typing import Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 from ...shared import records
 from ...shared.filesystem import append_line, every_second, read_end
 from ...shared.protocol.reports import GpuUse
 from ...shared.records import MAX_HISTORY_BYTES, TaskState
 from ..machine.devices import gpu_health, vendors
-from ..machine.devices.nvidia import MEBIBYTE
+from ..machine.devices.nvidia import MEBIBYTE, NvidiaSmiSampler
+from ..machine.devices.vendors import GpuUseSampler
 
 MAX_REASON = 500
 EVERY_S = 30.0
@@ -27,7 +28,6 @@ IDLE_ANSWERS = 10
 OLD_S = 300.0  # what was answered before that says nothing of now
 LAST_BYTES = 1 << 13  # more than a line has
 LOOK_EVERY_S = 1.0
-TICK_S = 1.0
 
 
 class History:
@@ -75,9 +75,19 @@ def record_gpus(
     with it.
     """
     every_s = min(EVERY_S, idle_limit_s / IDLE_ANSWERS) if idle_limit_s else EVERY_S
-    sampler, written = vendors.sampler(gpus, every_s), None
-    health, problems = gpu_health.sampler(gpus), None
-    while not select.select([ended], [], [], TICK_S)[0]:
+    sampler, health = vendors.sampler(gpus, every_s), gpu_health.sampler(gpus)
+    record_answers(path, problems_path, sampler, health, ended, slower=1 if idle_limit_s else 2)
+
+
+def record_answers(
+    path: str, problems_path: str, sampler: GpuUseSampler, health: NvidiaSmiSampler, ended: int,
+    slower: int, *, tick_s: float = 1.0, max_bytes: int = MAX_HISTORY_BYTES,
+    clock: Callable[[], float] = time.time,
+) -> None:  # fmt: skip
+    """Record what these say until `ended` is closed. Whenever the file has `max_bytes`, half of its
+    lines go, and the sampler is asked `slower` times as rarely."""
+    written, problems = None, None
+    while not select.select([ended], [], [], tick_s)[0]:
         if health.read() != problems:
             problems = health.read()
             with suppress(OSError):  # as below
@@ -86,9 +96,9 @@ def record_gpus(
         if answer and answer is not written:
             written = answer
             with suppress(OSError):  # a full disk costs lines
-                line = gpu_line(time.time(), answer)
-                if append_line(path, line, MAX_HISTORY_BYTES, every_second):
-                    sampler.every_s *= 1 if idle_limit_s else 2
+                line = gpu_line(clock(), answer)
+                if append_line(path, line, max_bytes, every_second):
+                    sampler.every_s *= slower
     sampler.close()
     health.close()
 

@@ -53,7 +53,7 @@ def start_sending(
     """
     summary = run_summary.summarize(launch, states, started, time.time(), task_dir)
     keys = ("on_end", "on_failure") if summary.result == "failed" else ("on_end",)
-    document = run_summary.to_document(summary, launch.secrets.values())
+    document = run_summary.to_document(summary, launch.process.secrets.values())
     _start_process(launch, task_dir, launch.notify.targets(*keys), document)
 
 
@@ -72,10 +72,10 @@ def _start_process(
 ) -> None:
     if not targets:
         return
-    env = {**os.environ, **launch.secrets}
+    env = {**os.environ, **launch.process.secrets}
     env.update(
         TFDEPLOY_RUN=launch.run,
-        TFDEPLOY_RELEASE=launch.release,
+        TFDEPLOY_RELEASE=launch.directory.release,
         TFDEPLOY_NAME=launch.notify.name or launch.run,
     )
     order = memory_file(json.dumps({"targets": targets, "summary": document}).encode())
@@ -110,12 +110,14 @@ def send_all(task_dir: str) -> None:
         records.write(paths.notice(task_dir), {"failed": failed}, 0o600)
 
 
-def send(target: List[str], document: bytes, env: Dict[str, str], folder: str) -> str:
+def send(
+    target: List[str], document: bytes, env: Dict[str, str], folder: str, limit_s: float = LIMIT_S
+) -> str:
     """Run the command in `folder` with `env`, or post to the URL; return what was printed, or the
-    status of the answer. Raises NotSent."""
+    status of the answer. Raises NotSent, also after `limit_s`."""
     if not is_url(target):
-        return _run(target, document, env, folder)
-    with _limited():
+        return _run(target, document, env, folder, limit_s)
+    with _limited(limit_s):
         return _post(FIELD.sub(lambda match: env.get(match[1], match[0]), target[0]), document)
 
 
@@ -146,14 +148,14 @@ def _post(url: str, document: bytes) -> str:
 
 
 @contextmanager
-def _limited() -> Iterator[None]:
-    """Raise NotSent after LIMIT_S: the time limit of urllib is for each part of an answer."""
+def _limited(limit_s: float) -> Iterator[None]:
+    """Raise NotSent after `limit_s`: the time limit of urllib is for each part of an answer."""
 
     def end(*_: object) -> None:
-        raise NotSent("no answer within {:g} s".format(LIMIT_S))
+        raise NotSent("no answer within {:g} s".format(limit_s))
 
     before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         yield
     finally:
@@ -161,7 +163,7 @@ def _limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _run(argv: List[str], document: bytes, env: Dict[str, str], folder: str) -> str:
+def _run(argv: List[str], document: bytes, env: Dict[str, str], folder: str, limit_s: float) -> str:
     source = memory_file(document)
     try:
         child = subprocess.Popen(
@@ -174,10 +176,10 @@ def _run(argv: List[str], document: bytes, env: Dict[str, str], folder: str) -> 
         os.close(source)
     output = _Output(child)
     try:
-        code = child.wait(LIMIT_S)
+        code = child.wait(limit_s)
     except subprocess.TimeoutExpired:
         _kill_group(child)
-        raise NotSent("killed after {:g} s".format(LIMIT_S), output.end()) from None
+        raise NotSent("killed after {:g} s".format(limit_s), output.end()) from None
     finally:
         _kill_group(child)
     if code:

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from contextlib import suppress
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...shared import records
 from ...shared.filesystem import append_line, every_second, read_end, read_if_possible
@@ -31,8 +31,11 @@ DISK_WAIT = 5  # proc(5): the column of /proc/stat's first row: iowait
 HOT = "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_total_time_ms"
 # The controller's name in /proc/PID/cgroup, the counter in its cpu.stat, and a second in its unit;
 # of cgroups version 2, and of version 1. Source: Documentation/admin-guide/cgroup-v2.rst and -v1.
-QUOTAS = (("", "/sys/fs/cgroup", "throttled_usec", 1e6),
-          ("cpu", "/sys/fs/cgroup/cpu", "throttled_time", 1e9))  # fmt: skip
+Quota = Tuple[str, str, str, float]
+QUOTAS: Sequence[Quota] = (
+    ("", "/sys/fs/cgroup", "throttled_usec", 1e6),
+    ("cpu", "/sys/fs/cgroup/cpu", "throttled_time", 1e9),
+)
 
 
 def record(
@@ -75,7 +78,7 @@ def _count(launch: Launch, task_dir: str, processes: usage.ProcessTable, pid: in
         segments_sent=network["OutSegs"],
         segments_resent=network["RetransSegs"],
         hot_s=max((int(read_if_possible(path) or 0) for path in glob.glob(HOT)), default=0) / 1e3,
-        stopped_s=_stopped_s(pid),
+        stopped_s=stopped_s(process.read(pid, "cgroup")),
         gpu_problems=gpu_problems(task_dir),
     )
 
@@ -91,7 +94,7 @@ def _step(launch: Launch, task_dir: str) -> Optional[int]:
     if said.epoch is not None and said.epochs:
         batches = said.batches or 0
         return (said.epoch - 1) * batches + (said.batch or 0) if batches else None
-    last = progress.last_step(event_files.of_task(task_dir, launch.checkpoint_dir))
+    last = progress.last_step(event_files.of_task(task_dir, launch.directory.checkpoint_dir))
     return last.step if last else said.batch if said.step is None else said.step
 
 
@@ -108,11 +111,11 @@ def _table(path: str) -> Dict[str, int]:
         return {name: int(number) for name, number in (line.split() for line in file)}
 
 
-def _stopped_s(pid: int) -> float:
-    """Return for how long CPU quotas have stopped the cgroup of a process; 0.0 if it has none."""
-    rows = (line.split(":", 2) for line in process.read(pid, "cgroup").decode().splitlines())
+def stopped_s(cgroup: bytes, quotas: Sequence[Quota] = QUOTAS) -> float:
+    """Return for how long CPU quotas have stopped a task, by its /proc/PID/cgroup; 0.0 without."""
+    rows = (line.split(":", 2) for line in cgroup.decode().splitlines())
     groups = {name: path for _, names, path in rows for name in names.split(",")}
-    for controller, root, counter, second in QUOTAS:
+    for controller, root, counter, second in quotas:
         try:
             stat = _table("{}/{}/cpu.stat".format(root, groups[controller]))
             return stat[counter] / second

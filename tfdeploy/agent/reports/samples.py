@@ -102,7 +102,7 @@ class Sampler:
             launch = stored.launch(task_dir)
         except Refusal:
             return None, None
-        return newest_checkpoint(paths.checkpoints(task_dir, launch.checkpoint_dir))
+        return newest_checkpoint(paths.checkpoints(task_dir, launch.directory.checkpoint_dir))
 
 
 def newest_checkpoint(folder: str) -> Tuple[Optional[str], Optional[float]]:

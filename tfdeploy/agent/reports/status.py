@@ -88,7 +88,7 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
         from ..queue import report as queue  # rarely needed
 
         return replace(report, reason=queue.explain(launch))
-    files = event_files.of_task(task_dir, launch.checkpoint_dir)
+    files = event_files.of_task(task_dir, launch.directory.checkpoint_dir)
     last = progress.last_step(files)
     health, reason = grpc_health.task_health(launch), report.reason
     stopped = process.find_stopped(report.pid) if report.pid else None
@@ -109,7 +109,7 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
 
 
 def _ends_s(task_dir: str, launch: Launch) -> Optional[float]:
-    if launch.max_duration_s is None:
+    if launch.limits.max_duration_s is None:
         return None
     from ..machine.leases import Holder
     from ..queue import places  # as above
@@ -119,8 +119,8 @@ def _ends_s(task_dir: str, launch: Launch) -> Optional[float]:
 
 def _gpus(task_dir: str) -> Optional[List[int]]:
     """Return the task's GPUs; None before they are chosen."""
-    launch = records.read_or_empty(dict, paths.launch(task_dir))
-    return None if launch.get("gpu_choice", True) else [*launch["gpus"]]
+    launch = stored.launch_if_readable(task_dir)
+    return None if launch is None or launch.gpus.choice else launch.gpus.indexes
 
 
 def _versions(task_dir: str) -> Dict[str, str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
 from ...shared import records
 from ...shared.protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun
 from ...shared.records import TaskState
 from .. import paths
 from ..environments import marker
-from ..machine import lock, process
+from ..machine import lock, process, stored
 from ..reports import status
 
 T = TypeVar("T")
@@ -104,30 +104,21 @@ def is_resuming(project: str, run: str) -> bool:
     except OSError:
         return False
     launched_at, _ = _last_launch(task_dirs(project, run).values()) or (0.0, "")
-    return _age_s(began_at) < RESUMING_S and launched_at <= began_at
+    # Since then the clock may have been set: a resume of the future has not just begun.
+    return abs(time.time() - began_at) < RESUMING_S and launched_at <= began_at
 
 
 def releases_of(task_dir: str) -> List[str]:
     """Return the release of the task's code, then those of its data sets; [] if its launch can't be
     read."""
-    launch = _read_launch(task_dir)
-    return [launch["release"], *launch.get("data", {}).values()] if launch else []
+    launch = stored.launch_if_readable(task_dir)
+    return [launch.directory.release, *launch.directory.data.values()] if launch else []
 
 
 def environment_of(task_dir: str) -> str:
     """Return the environment of a task, "" if it has none or its launch can't be read."""
-    return str(_read_launch(task_dir).get("environment", ""))
-
-
-def _read_launch(task_dir: str) -> Dict[str, Any]:
-    """Return a launch, of which an older agent may have written fewer fields; {} if it can't be
-    read."""
-    launch = records.read_or_empty(dict, paths.launch(task_dir))
-    return launch if "release" in launch else {}
-
-
-def _heartbeat_of(task_dir: str) -> Dict[str, Any]:
-    return dict(_read_launch(task_dir).get("heartbeat", {}))
+    launch = stored.launch_if_readable(task_dir)
+    return launch.process.environment if launch else ""
 
 
 def task_dirs(project: str, run: str) -> Dict[str, str]:
@@ -175,11 +166,11 @@ def _describe_run(project: str, run: str) -> HeldRun:
     newest = _launch_name(youngest)
     current = {task: path for task, path in tasks.items() if _launch_name(path) == newest}
     states = {task: task_state(path) for task, path in current.items()}
-    heartbeat = _heartbeat_of(youngest)
+    launch = stored.launch_if_readable(youngest)
     return HeldRun(
         run=run,
         release=next(iter(releases_of(youngest)), ""),
-        chief=str(heartbeat.get("chief", "")),
+        chief=launch.heartbeat.chief if launch else "",
         live=is_resuming(project, run) or any(lock.is_live(path) for path in tasks.values()),
         tasks=states,
         age_s=_age_s(launched_at),
@@ -187,7 +178,7 @@ def _describe_run(project: str, run: str) -> HeldRun:
         data=sorted({name for path in tasks.values() for name in releases_of(path)[1:]}),
         environments=sorted({environment_of(path) for path in tasks.values()} - {""}),
         launch=newest,
-        needed=[task for task in heartbeat.get("needed", []) if isinstance(task, str)],
+        needed=launch.heartbeat.needed if launch else [],
     )
 
 
@@ -247,7 +238,8 @@ def _entries(folder: str) -> List["os.DirEntry[str]"]:
 
 def _launch_name(task_dir: str) -> str:
     """Return the name of the launch of a task, or "" if it can't be read."""
-    return str(_heartbeat_of(task_dir).get("launch_name", ""))
+    launch = stored.launch_if_readable(task_dir)
+    return launch.heartbeat.launch_name if launch else ""
 
 
 def _age_s(moment: float) -> float:

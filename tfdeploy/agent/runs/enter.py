@@ -58,7 +58,7 @@ def enter(task_dir: str, encoded: str) -> int:
 
 def _with_python_of_task(words: List[str], launch: Launch) -> List[str]:
     """Replace `python` by the task's own, as in training.command."""
-    program = launch.argv[0]
+    program = launch.process.argv[0]
     is_python = os.path.basename(program).startswith("python")
     return [program, *words[1:]] if words[0] in PYTHON_WORDS and is_python else words
 

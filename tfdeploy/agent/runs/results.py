@@ -8,11 +8,19 @@ from __future__ import annotations
 import os
 from typing import Iterator, List, Tuple
 
-from ...shared import records, state_file
-from ...shared.protocol.outputs import CHECKPOINT, EVENTS, ResultsAnswer, SavedPath, TaskResults
+from ...shared import state_file
+from ...shared.protocol.outputs import (
+    CHECKPOINT,
+    EVENTS,
+    ResultsAnswer,
+    SavedPath,
+    TaskResults,
+    Unit,
+)
 from ...shared.records import Launch
-from ...shared.units import Unit, Walk
+from ...shared.units import Walk
 from .. import paths
+from ..machine import stored
 from ..outputs import event_files, listing
 from ..outputs.saves import MAX_PATHS, Saves
 from ..supervision.replication import offered_files
@@ -24,9 +32,8 @@ def results(project: str, runs: List[str]) -> Iterator[ResultsAnswer]:
     for run in runs:
         chief = ""
         for task, task_dir in sorted(disk.task_dirs(project, run).items()):
-            try:
-                launch = records.load(Launch, paths.launch(task_dir))
-            except (OSError, ValueError, TypeError):
+            launch = stored.launch_if_readable(task_dir)
+            if launch is None:
                 if os.path.isdir(paths.work(task_dir)):
                     why = "its launch.json can't be read"
                     yield TaskResults(run, task, False, [], [], incomplete=why)
@@ -39,11 +46,11 @@ def results(project: str, runs: List[str]) -> Iterator[ResultsAnswer]:
 def _of_task(run: str, task: str, task_dir: str, launch: Launch) -> TaskResults:
     walk = Walk()
     units = list(listing.own_units(walk, task_dir, launch, []))
-    if launch.is_chief and not os.path.isabs(launch.checkpoint_dir):
-        units += _newest_checkpoint(paths.checkpoints(task_dir, launch.checkpoint_dir))
+    if launch.is_chief and not os.path.isabs(launch.directory.checkpoint_dir):
+        units += _newest_checkpoint(paths.checkpoints(task_dir, launch.directory.checkpoint_dir))
     if listing.has_collected_events(launch):
         work = os.path.join(paths.work(task_dir), "")
-        files = event_files.of_task(task_dir, launch.checkpoint_dir)
+        files = event_files.of_task(task_dir, launch.directory.checkpoint_dir)
         units += [_of_events(file, work) for file in files if file.full_path.startswith(work)]
     run_folder = os.path.join(os.path.realpath(os.path.dirname(task_dir)), "")
     saved = Saves(task_dir, launch).left()
@@ -54,7 +61,7 @@ def _of_task(run: str, task: str, task_dir: str, launch: Launch) -> TaskResults:
         run,
         task,
         launch.is_chief,
-        [unit.to_message() for unit in units],
+        units,
         listing.special_files(walk, task_dir, launch),
         walk.incomplete,
         elsewhere=[SavedPath(path, exists=True) for path in elsewhere[:MAX_PATHS]],
@@ -67,8 +74,7 @@ def _of_replicas(project: str, run: str, chief: str) -> Iterator[TaskResults]:
     units = list(offered_files.replica_units(walk, project, run))
     units += _newest_checkpoint(paths.replica_dir(project, run))
     if units or walk.incomplete:
-        listed = [unit.to_message() for unit in units]
-        yield TaskResults(run, chief, True, listed, [], walk.incomplete, replica=True)
+        yield TaskResults(run, chief, True, units, [], walk.incomplete, replica=True)
 
 
 def _newest_checkpoint(folder: str) -> List[Unit]:

@@ -20,7 +20,7 @@ from ..refusal import Refusal
 
 MAX_RUNS = 100
 # The file begins with the number of starts and the last launch; what follows may be large.
-FIRST = re.compile(rb'\s*{\s*"starts":\s*(\d{1,9})\b(?:,\s*"launched":\s*"(\w{0,40})")?')
+FIRST = re.compile(rb'\s*{\s*"starts":\s*(\d{1,18}),\s*"launched":\s*"(\w{0,40})"')
 FIRST_BYTES = 96
 MAX_REMOVALS_BYTES = 200_000  # about two thousand runs
 
@@ -35,11 +35,11 @@ def refuse_outdated(
     project: str,
     run: str,
     starts: int,
-    launched: str = "",
-    newest: Optional[Dict[str, Any]] = None,
+    launched: str,
+    newest: Optional[Dict[str, Any]],
 ) -> None:
     """Raise Refusal if the run was started again since its `starts`-th start, the launch
-    `launched` ("": unknown): another controller has resumed or scaled it. Also if the controller
+    `launched`: another controller has resumed or scaled it. Also if the controller
     takes it for the `newest` run of its folder and hosts file, and has no record of a newer one.
     """
     newer = _find_newer(project, run, newest) if newest else ""
@@ -56,8 +56,8 @@ def refuse_outdated(
         return
     if not found:
         return
-    stored, other = int(found.group(1)), (found.group(2) or b"").decode()
-    if stored > starts or (stored == starts and launched and other and other != launched):
+    stored, other = int(found.group(1)), found.group(2).decode()
+    if stored > starts or (stored == starts and other != launched):
         raise Refusal(
             "run {} was resumed or scaled since the controller's record of it".format(run),
             "tfdeploy status --run {} takes the newer record".format(run),
@@ -80,7 +80,7 @@ def _is_from(record: str, newest: Dict[str, Any]) -> bool:
     try:
         values = json.loads(records.read(record)["run"])
         place = (values["folder"], values["hosts_file"])
-        return place == (newest["folder"], newest["file"]) and not values.get("sweep")
+        return place == (newest["folder"], newest["file"]) and not values["by_id_only"]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no record
         return False
 
@@ -135,8 +135,8 @@ def other_folder(project: str, run: str, record: RunRecord) -> str:
 
 
 def _folder(run_json: str) -> str:
-    """Return the folder in the text of a run.json; "" if an older version has written it."""
-    return str(json.loads(run_json).get("folder", ""))
+    """Return the folder in the text of a run.json."""
+    return str(json.loads(run_json)["folder"])
 
 
 def _summary(project: str, run: str) -> Optional[KnownRun]:

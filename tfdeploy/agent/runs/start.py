@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from ...shared import filesystem, records
 from ...shared.filesystem import PRIVATE
 from ...shared.protocol.record import replace
 from ...shared.protocol.runs import RunRecord
-from ...shared.records import Launch, gpu_need
+from ...shared.records import Launch, Notification, gpu_need
 from .. import children, paths
 from ..machine import gpus, leases, lock, logind
 from ..machine.devices import vendors
@@ -22,7 +23,7 @@ from ..queue import resources
 from ..refusal import Refusal
 from ..releases import work_directory
 from . import run_record, start_checks, stop
-from .supervise import supervise
+from .supervise import READY, supervise
 
 
 def start_tasks(launches: List[Launch], record: Optional[RunRecord] = None) -> List[str]:
@@ -33,18 +34,20 @@ def start_tasks(launches: List[Launch], record: Optional[RunRecord] = None) -> L
     their directories. Raises Refusal; then no task has started.
     """
     _require_lasting_session()
-    launches = [_in_environment(_on_this_host(launch)) for launch in launches]
-    found = vendors.resources() if any(launch.gpus for launch in launches) else {}
+    launches = [_on_this_host(launch) for launch in launches]
     start_checks.check_releases(launches)
     for launch in launches:
         start_checks.check(launch)
-    start_checks.check_gpus(launches, found)
-    launches = [_with_existing_gpus(launch, found) for launch in launches]
+    found: Dict[int, str] = {}
     sick: Dict[int, Refusal] = {}
-    if launches[0].submitted:
+    if any(launch.gpus.indexes for launch in launches):
+        found = vendors.resources()
+        start_checks.check_gpus(launches, found)
+        launches = [_with_existing_gpus(launch, found) for launch in launches]
+        sick = {} if launches[0].turn.submitted else gpus.sick(gpu_need(launches))
+    if launches[0].turn.submitted:
         launches, task_leases = resources.enter_queue(launches, found)
     else:
-        sick = gpus.sick(gpu_need(launches))
         launches, task_leases = resources.acquire(launches, found, sick)
     started: List[Launch] = []
     try:
@@ -72,36 +75,39 @@ def _require_lasting_session() -> None:
 
 def _on_this_host(launch: Launch) -> Launch:
     """Expand words such as `~/tf/bin/python`, as a shell does, with this host's home directory, and
-    fill in the task's own directory."""
+    fill in the task's own directory, and its environment."""
     expand = start_checks.expand_home
-    targets = launch.notify.targets().items()
-    expanded_targets = {key: [expand(word) for word in target] for key, target in targets}
-    notify = replace(launch.notify, **expanded_targets)
-    expanded = replace(launch, argv=[expand(word) for word in launch.argv], notify=notify)
+    process = replace(launch.process, argv=[expand(word) for word in launch.process.argv])
+    launch = replace(launch, process=process)
+    if launch.notify != Notification():
+        targets = launch.notify.targets().items()
+        expanded = {key: [expand(word) for word in target] for key, target in targets}
+        launch = replace(launch, notify=replace(launch.notify, **expanded))
     task_dir = paths.task(launch.project, launch.run, launch.task)
-    return expanded.in_directory(paths.work(task_dir))
+    launch = launch.in_directory(paths.work(task_dir))
+    return _in_environment(launch) if launch.process.environment else launch
 
 
 def _with_existing_gpus(launch: Launch, found: Dict[int, str]) -> Launch:
     """Let a task choose only of GPUs that exist: `gpus` in hosts.toml may be a larger count."""
-    return replace(launch, gpu_choice=[gpu for gpu in launch.gpu_choice if gpu in found])
+    choice = [gpu for gpu in launch.gpus.choice if gpu in found]
+    return replace(launch, gpus=replace(launch.gpus, choice=choice))
 
 
 def _in_environment(launch: Launch) -> Launch:
     """Put the programs of the task's environment first, as its activation does."""
-    if not launch.environment:
-        return launch
-    folder = paths.environment(launch.project, launch.environment)
-    inherited = launch.env.get("PATH") or os.environ.get("PATH") or os.defpath
+    folder = paths.environment(launch.project, launch.process.environment)
+    inherited = launch.process.env.get("PATH") or os.environ.get("PATH") or os.defpath
     path = os.pathsep.join([os.path.join(folder, "bin"), inherited])
-    return replace(launch, env={**launch.env, "PATH": path, "VIRTUAL_ENV": folder})
+    env = {**launch.process.env, "PATH": path, "VIRTUAL_ENV": folder}
+    return replace(launch, process=replace(launch.process, env=env))
 
 
 @contextmanager
 def _prepare_task(launch: Launch) -> Iterator[int]:
     """Fill the task's directory; yield its lock, which is acquired before files are written."""
     task_dir = paths.task(launch.project, launch.run, launch.task)
-    paths.make_private(launch.project)
+    paths.make_task(launch.project, launch.run, launch.task)
     os.makedirs(paths.logs(launch.project, launch.run), exist_ok=True)
     os.makedirs(paths.work(task_dir), exist_ok=True)
     try:
@@ -110,7 +116,7 @@ def _prepare_task(launch: Launch) -> Iterator[int]:
         raise start_checks.already_running(launch) from None
     try:
         if not os.path.exists(paths.launch(task_dir)):
-            _record_start(task_dir, launch.age_s)
+            _record_start(task_dir, launch.limits.age_s)
         records.write(paths.launch(task_dir), records.to_json(launch), PRIVATE)  # it has secrets
         work_directory.fill(launch, paths.work(task_dir))
         yield task_lock
@@ -131,7 +137,8 @@ def _fork_supervisor(launch: Launch, inherited: List[int]) -> None:
     """Start a supervisor that inherits the task's lock and leases; wait until it has taken over. A
     fork takes a tenth of the time in which a new Python starts.
 
-    Raises Refusal if the supervisor closes its pipe without a word.
+    Raises Refusal if the supervisor closes its pipe without a word, and OSError if the disk is
+    full.
     """
     task_dir = paths.task(launch.project, launch.run, launch.task)
     log = paths.supervisor_log(task_dir)
@@ -147,8 +154,12 @@ def _fork_supervisor(launch: Launch, inherited: List[int]) -> None:
     finally:
         os.close(write_end)
     with os.fdopen(read_end, "rb") as answer:
-        if not answer.read():
-            raise Refusal("the supervisor did not start, see {}".format(log))
+        said = answer.read()
+    if said == READY:
+        return
+    if said:
+        raise OSError(*json.loads(said))
+    raise Refusal("the supervisor did not start, see {}".format(log))
 
 
 def _start_in_scope(scope: List[str], task_dir: str, log: str, descriptors: List[int]) -> None:

@@ -6,7 +6,7 @@ import os
 import shlex
 from typing import Dict, List, Optional
 
-from ...shared.records import OPEN, Launch, gpu_need, is_url
+from ...shared.records import OPEN, Launch, Notification, gpu_need, is_url
 from .. import paths
 from ..environments import marker
 from ..machine import guard, lock
@@ -17,9 +17,12 @@ from ..releases import changes
 def check_releases(launches: List[Launch]) -> None:
     """Raise Refusal if a release or a data set of these tasks is not on this host as it was
     received."""
-    names = {(each.project, each.release): "release {}".format(each.release) for each in launches}
+    names = {
+        (each.project, each.directory.release): "release {}".format(each.directory.release)
+        for each in launches
+    }
     for launch in launches:
-        for place, data_set in launch.data.items():
+        for place, data_set in launch.directory.data.items():
             what = "data set {} ({})".format(place, data_set)
             names[launch.project, data_set] = what
     for (project, release), what in names.items():
@@ -28,25 +31,28 @@ def check_releases(launches: List[Launch]) -> None:
 
 def check(launch: Launch) -> None:
     """Check one task. Raises Refusal."""
-    release = paths.release(launch.project, launch.release)
-    if launch.environment and not marker.is_complete(launch.project, launch.environment):
+    release = paths.release(launch.project, launch.directory.release)
+    if launch.process.environment and not marker.is_complete(
+        launch.project, launch.process.environment
+    ):
         raise Refusal(
-            "environment {} is not on this host".format(launch.environment),
+            "environment {} is not on this host".format(launch.process.environment),
             "build it with tfdeploy push",
         )
     if lock.holder(paths.task(launch.project, launch.run, launch.task)) is not None:
         raise already_running(launch)
     check_program(launch, release)
-    _check_notify(launch, release)
-    refusal = guard_refusal(launch.network)
+    if launch.notify != Notification():
+        _check_notify(launch, release)
+    refusal = guard_refusal(launch.endpoint.network)
     if refusal is not None:
         raise refusal
 
 
 def check_program(launch: Launch, release: str) -> None:
     """Raise Refusal if the task's program does not exist; `release` is the release's folder."""
-    if not is_program(launch.argv[0], launch.env, release):
-        raise missing_program(launch.argv[0], launch.task, release)
+    if not is_program(launch.process.argv[0], launch.process.env, release):
+        raise missing_program(launch.process.argv[0], launch.task, release)
 
 
 def _check_notify(launch: Launch, release: str) -> None:
@@ -122,8 +128,10 @@ def check_gpus(launches: List[Launch], gpus: Dict[int, str]) -> None:
     if len([gpu for gpu in need.gpus if gpu in gpus]) >= need.count:
         return
     found = {0: "no GPU", 1: "1 GPU"}.get(len(gpus), "{} GPUs".format(len(gpus)))
-    task, missing = next((e.task, gpu) for e in launches for gpu in e.gpus if gpu not in gpus)
-    chooses = any(launch.gpu_choice for launch in launches)
+    task, missing = next(
+        (e.task, gpu) for e in launches for gpu in e.gpus.indexes if gpu not in gpus
+    )
+    chooses = any(launch.gpus.choice for launch in launches)
     needs = "its tasks need {} GPUs".format(need.count)
     raise Refusal(
         "{}, but its host has {}".format(

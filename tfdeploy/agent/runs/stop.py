@@ -27,7 +27,7 @@ def stop(
     run: str,
     tasks: List[str],
     launched: str = "",
-    tells: bool = False,
+    informs: bool = False,
     silent: bool = False,
     linger_s: float = 0.0,
     others: bool = False,
@@ -36,7 +36,7 @@ def stop(
     start of this run that has not ended yet.
 
     `launched` names a launch of the run ("": any): tasks of a later launch are not stopped. If
-    `tells` is true, the supervisor of the chief stays to inform the other tasks, until it is
+    `informs` is true, the supervisor of the chief stays to inform the other tasks, until it is
     stopped once more or all of them have ended; if `silent` is true as well, it notifies nobody.
     The answer waits up to `linger_s` seconds for its exit.
 
@@ -45,7 +45,7 @@ def stop(
     """
     if others and not silent:
         change_lock.refuse_if_held(project, run)
-    number = (signal.SIGUSR2 if silent else signal.SIGUSR1) if tells else signal.SIGTERM
+    number = (signal.SIGUSR2 if silent else signal.SIGUSR1) if informs else signal.SIGTERM
 
     start_lease.wait_until_free(run)
 
@@ -87,7 +87,7 @@ def stop_task(
     task_dir = paths.task(project, run, task)
     mark = process.mark(project, run, task)
     launch = _read_launch(task_dir)
-    grace_s = launch.stop_grace_s if launch else GRACE_S
+    grace_s = launch.limits.stop_grace_s if launch else GRACE_S
     supervisor = lock.holder(task_dir)
     while supervisor == 0:  # it has not written its pid yet
         time.sleep(0.01)
@@ -132,7 +132,7 @@ def _has_ended(task_dir: str) -> bool:
 def _newest_checkpoint(task_dir: str, launch: Optional[Launch]) -> Optional[SavedCheckpoint]:
     if launch is None or not launch.is_chief:
         return None
-    folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
+    folder = paths.checkpoints(task_dir, launch.directory.checkpoint_dir)
     for name in state_file.read(folder)[:1]:
         written = os.stat(os.path.join(folder, state_file.STATE)).st_mtime
         return SavedCheckpoint(name, max(0.0, time.time() - written))

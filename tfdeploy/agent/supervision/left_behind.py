@@ -20,7 +20,7 @@ from ...shared import filesystem
 from ...shared.records import Launch
 from .. import paths
 from ..machine import process
-from ..releases import copies
+from ..releases import release_files
 from .restart import CRASHES
 
 PARENT, SESSION, FLAGS = 1, 3, 6  # proc(5), stat, after the name
@@ -98,7 +98,7 @@ def find(
         is_clear = running == last and all(root in found for root in roots.values())
         last, seen, elapsed_s = running, seen | found, time.monotonic() - started
         if is_clear or elapsed_s > EXEC_S:
-            ended = _ended(seen, is_first and not seen and _is_shell(launch.argv))
+            ended = _ended(seen, is_first and not seen and _is_shell(launch.process.argv))
             return sorted({*filter(None, found), *ended} - {*leaders})
         time.sleep(process.pause_s(elapsed_s))
 
@@ -107,7 +107,7 @@ def programs(launch: Launch, task_dir: str, mark: str, leaders: Sequence[int]) -
     """Return the task's processes that run something of its directory."""
     folders = [paths.work(task_dir), paths.releases(launch.project)]
     inside = tuple(os.path.join(os.path.realpath(folder), "") for folder in folders)
-    is_copy = _of_release(launch, task_dir) if _is_shell(launch.argv) else None
+    is_copy = _of_release(launch, task_dir) if _is_shell(launch.process.argv) else None
 
     def is_program(pid: int) -> bool:
         named = {os.path.realpath(path) for path in _named_by(pid)}
@@ -195,7 +195,7 @@ def _python_path(pid: int, folder: str) -> List[str]:
 
 def _of_release(launch: Launch, task_dir: str) -> Callable[[str], bool]:
     """Return a function that returns whether a real path is a file of the release, unchanged."""
-    release, work = copies.of_launch(launch), os.path.realpath(paths.work(task_dir))
+    release, work = release_files.of_launch(launch), os.path.realpath(paths.work(task_dir))
 
     def is_copy(real: str) -> bool:
         stamp = filesystem.stamp(real)
@@ -214,12 +214,11 @@ def _is_program(real: str, inside: Tuple[str, ...]) -> bool:
 
 def _is_installed(path: str) -> bool:
     """Return whether a file belongs to an environment, which the task may have made itself."""
-    folder = os.path.dirname(path)
-    while folder != os.path.dirname(folder):
-        if any(os.path.exists(os.path.join(folder, name)) for name in ENVIRONMENTS):
-            return True
-        folder = os.path.dirname(folder)
-    return False
+    return any(
+        os.path.exists(os.path.join(folder, name))
+        for folder in filesystem.folders_above(path)
+        for name in ENVIRONMENTS
+    )
 
 
 def _is_forked(pid: int, leaders: Sequence[int]) -> bool:

@@ -15,21 +15,31 @@ import termios
 import threading
 import time
 from contextlib import suppress
-from typing import BinaryIO, Optional, Tuple
+from typing import BinaryIO, NamedTuple, Optional, Tuple
 
 from ...shared import filesystem
+from ...shared.records import MAX_LOG_BYTES
 
-CHUNK = 1 << 16
 TAIL = 1 << 15
-PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031  # source: linux/fcntl.h
-FLUSH_S = 2.0
-# Many small prints are collected in the pipe, so that not each of them wakes the supervisor.
-COLLECT_S = 0.05
-COLLECT_BYTES = CHUNK // 8
 LOOK_EVERY_S = 1.0  # whether the log is still there, if the task prints nothing
 DELETED = "was deleted;"
 MOVED = "{}; that is now {}, and"
+
+
+class Buffers(NamedTuple):
+    """How much of a log is read at once, and for how long a flush may wait.
+
+    Many small prints are collected in the pipe, so that not each of them wakes the supervisor.
+    """
+
+    chunk_bytes: int = 1 << 16
+    pipe_bytes: int = 1 << 20
+    collect_s: float = 0.05
+    flush_s: float = 2.0
+
+
+BUFFERS = Buffers()
 
 
 class TaskLog:
@@ -39,11 +49,14 @@ class TaskLog:
     clock. `tail` is the end of its output, even if the disk had no space for it.
     """
 
-    def __init__(self, path: str, limit_bytes: int) -> None:
+    def __init__(
+        self, path: str, limit_bytes: int = MAX_LOG_BYTES, buffers: Buffers = BUFFERS
+    ) -> None:
         self.path = path
+        self._buffers = buffers
         self.grew_at = time.monotonic()
         self.tail = b""
-        self._max_file_bytes = max(CHUNK, limit_bytes // 2)
+        self._max_file_bytes = max(buffers.chunk_bytes, limit_bytes // 2)
         self._lost_bytes = 0
         self._copy: Optional[BinaryIO] = None
         self._copied_bytes = 0
@@ -52,12 +65,12 @@ class TaskLog:
         self._stamp = (0, 0)
         self._open_again()
         self._source, self.descriptor = os.pipe()
-        self._collects = _enlarge(self.descriptor)
+        self._collects = _enlarge(self.descriptor, buffers.pipe_bytes)
         threading.Thread(target=self._pump, daemon=True).start()
 
     def flush(self) -> None:
-        """Wait until the file contains everything that was written so far, or for FLUSH_S."""
-        deadline = time.monotonic() + FLUSH_S
+        """Wait until the file contains everything that was written so far, or for `flush_s`."""
+        deadline = time.monotonic() + self._buffers.flush_s
         # In this order: if the pipe is empty, its content may still be with the busy pump.
         while (_unread_bytes(self._source) or self._is_busy) and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -74,13 +87,14 @@ class TaskLog:
             self._copy = os.fdopen(filesystem.open_log(path)[0], "ab", buffering=0)
 
     def _pump(self) -> None:
+        buffers = self._buffers
         while True:
             ready, _, _ = select.select([self._source], [], [], LOOK_EVERY_S)
             self._look()
             if not ready:
                 continue
             self._is_busy = True
-            chunk = os.read(self._source, CHUNK)
+            chunk = os.read(self._source, buffers.chunk_bytes)
             last_grew_at, self.grew_at = self.grew_at, time.monotonic()
             self.tail = (self.tail + chunk)[-TAIL:]
             try:
@@ -90,9 +104,9 @@ class TaskLog:
             except (OSError, ValueError):  # the copy may just have been closed
                 pass  # a failing disk costs lines; an unread pipe would stop the task
             self._is_busy = False
-            is_small = self._collects and len(chunk) < COLLECT_BYTES
-            if is_small and self.grew_at < last_grew_at + 2 * COLLECT_S:
-                time.sleep(COLLECT_S)
+            is_small = self._collects and len(chunk) < buffers.chunk_bytes // 8
+            if is_small and self.grew_at < last_grew_at + 2 * buffers.collect_s:
+                time.sleep(buffers.collect_s)
 
     def _look(self) -> None:
         """Start a new log if this one was deleted or replaced."""
@@ -119,8 +133,8 @@ class TaskLog:
 
     def _append(self, chunk: bytes) -> None:
         excess = os.fstat(self._file).st_size + len(chunk) - self._max_file_bytes
-        # A file ends with a complete line, unless that line is longer than CHUNK.
-        if excess > CHUNK or (excess > 0 and b"\n" in chunk):
+        # A file ends with a complete line, unless that line is longer than `chunk_bytes`.
+        if excess > self._buffers.chunk_bytes or (excess > 0 and b"\n" in chunk):
             head, newline, chunk = chunk.partition(b"\n")
             self._write(head + newline)
             self._rotate()
@@ -157,11 +171,11 @@ def _stamp(info: os.stat_result) -> Tuple[int, int]:
     return info.st_dev, info.st_ino
 
 
-def _enlarge(pipe: int) -> bool:
-    """Let a pipe hold PIPE_BYTES. Return False if that exceeds this user's limit (pipe(7)): then it
-    may hold as little as one page, and a task that fills it waits until it is read."""
+def _enlarge(pipe: int, size: int) -> bool:
+    """Let a pipe hold `size` bytes. Return False if that exceeds this user's limit (pipe(7)): then
+    it may hold as little as one page, and a task that fills it waits until it is read."""
     try:
-        fcntl.fcntl(pipe, F_SETPIPE_SZ, PIPE_BYTES)
+        fcntl.fcntl(pipe, F_SETPIPE_SZ, size)
     except OSError:
         return False
     return True

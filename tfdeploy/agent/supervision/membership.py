@@ -8,11 +8,10 @@ import signal
 import sys
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Callable, Dict, List, Optional, Tuple, Union
 
 from ...shared import filesystem
-from ...shared.protocol.message import parse
-from ...shared.protocol.record import replace, to_json
+from ...shared.protocol.record import replace
 from ...shared.records import (
     BACKOFF,
     ENDED,
@@ -30,8 +29,11 @@ from ...shared.records import (
 from ...shared.trials import TrialOrder, TrialRecord
 from .. import paths
 from ..reports.history import IdleGpus
-from . import heartbeat, restart, signing, termination
-from .heartbeat import ASIDE, GO, QUEUED_INTERVAL_S, WAIT, HeartbeatClient, HeartbeatServer, Report
+from . import restart, termination
+from .heartbeat import client, signing
+from .heartbeat.client import QUEUED_INTERVAL_S, HeartbeatClient
+from .heartbeat.messages import ASIDE, GO, End, Offer, Question, Report
+from .heartbeat.server import HeartbeatServer, Observer
 from .replication import replicas
 from .rounds import Rounds
 from .run_progress import RunProgress
@@ -66,7 +68,7 @@ class Membership:
         self._get_state, self._get_sources = get_state, get_sources
         # What watches the task's GPUs, if its run is stopped when they are idle.
         self._idle_gpus: Optional[IdleGpus] = None
-        if launch.idle_gpu_stop_s is not None and launch.gpus:
+        if launch.limits.idle_gpu_stop_s is not None and launch.gpus.indexes:
             self._idle_gpus = IdleGpus(paths.gpu_history(launch.project, launch.run, launch.task))
         # After which silence of a host a queued run lets others pass.
         self._patience_s = max(launch.heartbeat.orphan_timeout_s, 3 * QUEUED_INTERVAL_S)
@@ -135,7 +137,38 @@ class Membership:
         settings = self._launch.heartbeat
         others = [task for task in settings.tasks if task != settings.chief]
         settings = replace(settings, orphan_timeout_s=QUEUE_AWAY_S, needed=others)
-        return replace(self._launch, max_duration_s=None, heartbeat=settings)
+        limits = replace(self._launch.limits, max_duration_s=None)
+        return replace(self._launch, limits=limits, heartbeat=settings)
+
+
+class ChiefObserver(Observer):
+    """What the heartbeat's server asks the supervisor of the chief."""
+
+    def __init__(self, launch: Launch, task_dir: str, rounds: Rounds) -> None:
+        self.offer = replicas.CheckpointOffer(launch, task_dir)
+        self.progress = RunProgress(task_dir, launch.directory.checkpoint_dir)
+        self.board = Board(launch, Journal(launch)) if launch.trials.points else None
+        self._rounds = rounds
+
+    def reported(self) -> None:
+        _wake_supervisor()
+
+    def read(self, file: str, offset: int) -> bytes:
+        return self.offer.read(file, offset)
+
+    def newest_round(self) -> Tuple[int, str]:
+        return self._rounds.newest, self._rounds.lost
+
+    def progress_count(self) -> int:
+        return self.progress.count()
+
+    def backup(self) -> Offer:
+        return self.offer.offer_backup()
+
+    def trial(self, task: str, question: Question) -> Optional[TrialOrder]:
+        if not (self.board and question.trial):
+            return None
+        return self.board.report(task, question.trial, question.trials)
 
 
 class ChiefMembership(Membership):
@@ -152,21 +185,9 @@ class ChiefMembership(Membership):
         self._is_notified = not launch.notify.targets("on_end", "on_failure")
         if launch.notify.targets():
             filesystem.remove_file(paths.notice(task_dir))  # of an earlier launch
-        self._offer = replicas.CheckpointOffer(launch, task_dir)
-        self._progress = RunProgress(task_dir, launch.checkpoint_dir)
-        self._board: Optional[Board] = None
-        if launch.trials.points:
-            self._board = Board(launch, Journal(launch))
-        self._server = HeartbeatServer(
-            launch.heartbeat,
-            self._offer.read,
-            self._progress.count,
-            _wake_supervisor,
-            self._offer.offer_backup,
-            self._board.report if self._board else None,
-            lambda: (self.rounds.newest, self.rounds.lost),
-        )
-        self._offer.start(self._server)
+        self._observer = ChiefObserver(launch, task_dir, self.rounds)
+        self._server = HeartbeatServer(launch.heartbeat, self._observer)
+        self._observer.offer.start(self._server)
 
     def turn(self, holds: bool) -> str:
         """Return WAIT, ASIDE or GO; `holds` says whether this task has what it needs."""
@@ -178,16 +199,15 @@ class ChiefMembership(Membership):
         """Return whether this task may give back what it holds: the run has not started."""
         return self.turn(holds=False) != GO
 
-    def priority(self, of_launch: int) -> int:
+    def priority(self, of_launch: str) -> str:
         """Return the run's priority: the one in the launch of this task."""
         self._server.priority = of_launch
         return of_launch
 
     def sources(self) -> List[str]:
-        """Return the addresses of the run's hosts, as far as their supervisors were heard."""
+        """Return the addresses of the run's hosts, as far as their supervisors have reported."""
         self._server.set_own_sources(self._get_sources())
-        found: List[str] = self._server.lists()["sources"]
-        return found
+        return self._server.lists().sources
 
     def all_others_ended(self) -> bool:
         return not self._server.unfinished_tasks()
@@ -197,7 +217,8 @@ class ChiefMembership(Membership):
 
     def exchange(self, trial: TrialRecord, soon: bool = False) -> Optional[TrialOrder]:
         """Report this slot's trial; return which one it has."""
-        return self._board.report(self._launch.task, trial) if self._board else None
+        board = self._observer.board
+        return board.report(self._launch.task, trial) if board else None
 
     def report_pace(self, pace: Optional[Pace]) -> None:
         """Notify of each host that is slow and was not at the last reports of EPISODE_S."""
@@ -206,8 +227,8 @@ class ChiefMembership(Membership):
         from ...shared.pace import TaskPace, slow_tasks  # few runs need it
         from ..reports import notify
 
-        reports, found, live = self._server.reports, dict(self._server.paces), (READY, RUNNING)
-        paces = {task: p for task, p in found.items() if reports[task].state in live}
+        reports = self._server.reports.items()
+        paces = {task: last.pace for task, last in reports if last.state in (READY, RUNNING)}
         paces[self._launch.task] = pace
         hosts, now = self._launch.notify.hosts, time.monotonic()
         tasks = [TaskPace(task, hosts[task], p) for task, p in paces.items() if p and task in hosts]
@@ -219,7 +240,7 @@ class ChiefMembership(Membership):
     def failed_task(self) -> Tuple[str, str]:
         for task, last in self._server.reports.items():
             if last.state == FAILED and not last.cause:
-                return task, str(last.reason)
+                return task, last.reason
         return "", ""
 
     def order(self) -> Optional[Order]:
@@ -235,7 +256,7 @@ class ChiefMembership(Membership):
         is_whole = all(last.state != SUCCEEDED for last in received.values())
         for task, last in received.items():
             if is_whole:
-                self.rounds.hear(last.lost_round, task)
+                self.rounds.note(last.lost_round, task)
             if last.stops_run:
                 return termination.reported_stop(task, silent=last.silent)
         return termination.chief_order(self._limited(), reports, age_s, self._idle_s(now))
@@ -257,7 +278,7 @@ class ChiefMembership(Membership):
 
     def progress_count(self) -> Optional[int]:
         """Return how often the run was found to have progressed."""
-        return self._progress.count()
+        return self._observer.progress_count()
 
     def leave(self, order: Optional[Order]) -> None:
         """Report how this task ended until every other task has reported its own end.
@@ -268,10 +289,10 @@ class ChiefMembership(Membership):
         """
         state, started_at = self._get_state(), time.monotonic()
         self._is_notified = self._is_notified or (order is not None and order.silent)
-        self._server.ended = {"state": state.state, "reason": state.reason}
-        linger_s = self._launch.linger_s
+        self._server.ended = End(state.state, state.reason)
+        linger_s = self._launch.limits.linger_s
         notify_at = math.inf if linger_s is None else started_at + NOTIFY_AFTER_S + linger_s
-        while self._is_heard(started_at):
+        while self._is_in_contact(started_at):
             tick_s = min(TICK_S, FIRST_TICK_S + (time.monotonic() - started_at) / 8)
             received = signal.sigtimedwait((signal.SIGTERM, signal.SIGUSR2), tick_s)
             if received and received.si_signo == signal.SIGTERM:
@@ -281,8 +302,8 @@ class ChiefMembership(Membership):
             if time.monotonic() > notify_at:
                 self._notify()
 
-    def _is_heard(self, since: float) -> bool:
-        """Return whether a task that has not ended was heard, `since` then or not long ago. A ps
+    def _is_in_contact(self, since: float) -> bool:
+        """Return whether a task that has not ended has reported `since` then, or not long ago. A ps
         waits for workers, so it counts only when all of them have ended."""
         unfinished = self._server.unfinished_tasks()
         others = [task for task in unfinished if not task.startswith("ps:")] or unfinished
@@ -292,7 +313,7 @@ class ChiefMembership(Membership):
 
     def close(self) -> None:
         self._notify()
-        self._offer.close()
+        self._observer.offer.close()
         self._server.close()
 
     def _notify(self) -> None:
@@ -321,9 +342,9 @@ class OtherMembership(Membership):
         self._stops_run = self._silent = False
         self._trial: Optional[TrialRecord] = None
         self._pace: Optional[Pace] = None
-        self._recorded: List[Any] = []
-        if launch.trials.points and launch.age_s:
-            self._recorded = [to_json(record) for record in Journal(launch).on_this_host()]
+        self._recorded: List[TrialRecord] = []
+        if launch.trials.points and launch.limits.age_s:
+            self._recorded = [*Journal(launch).on_this_host()]
         self._client = HeartbeatClient(launch.heartbeat, self._report, _wake_supervisor)
         replicas.start_fetching(launch, self._client)
 
@@ -332,7 +353,7 @@ class OtherMembership(Membership):
         if holds != self._holds:
             self._holds = holds
             self._client.send_soon()
-        return ASIDE if self._is_cut_off() else str(self._client.answer.get("turn", WAIT))
+        return ASIDE if self._is_cut_off() else self._client.answer.turn
 
     def withdraws(self) -> bool:
         """Return whether this task may give back what it holds: the chief's supervisor knows it,
@@ -340,26 +361,26 @@ class OtherMembership(Membership):
         self._holds = False
         if not self._client.send():
             return self._is_cut_off()
-        self._holds = self._client.answer.get("turn") == GO
+        self._holds = self._client.answer.turn == GO
         return not self._holds
 
-    def priority(self, of_launch: int) -> int:
+    def priority(self, of_launch: str) -> str:
         """Return the run's priority, as the chief's supervisor knows it."""
-        return int(self._client.answer.get("priority", of_launch))
+        priority = self._client.answer.priority
+        return of_launch if priority is None else priority
 
     def _is_cut_off(self) -> bool:
         return time.monotonic() - self._client.answered_at > self._patience_s
 
     def sources(self) -> List[str]:
-        """Return the addresses of the run's hosts, as far as the chief's supervisor heard them."""
-        found: List[str] = self._client.answer.get("sources", [])
-        return found
+        """Return the addresses of the run's hosts, as far as the chief's supervisor knows them."""
+        return self._client.answer.sources
 
     def backup(self, is_restart: bool) -> Optional[Callable[[], None]]:
         """A worker that trains in step with the chief needs its checkpoints."""
         launch = self._launch
-        is_synchronous = launch.ready == SERVER and launch.trains_in_step
-        has_begun = is_restart or launch.age_s > 0
+        is_synchronous = launch.endpoint.ready == SERVER and launch.trains_in_step
+        has_begun = is_restart or launch.limits.age_s > 0
         if not (is_synchronous and has_begun and launch.job == "worker"):
             return None
         from .replication import backups  # most tasks never need it
@@ -374,7 +395,7 @@ class OtherMembership(Membership):
 
     def ended_peers(self) -> List[str]:
         answer = self._client.answer
-        return self._ended_peers(answer["going"]) if answer.get("lists") else []
+        return self._ended_peers(answer.unfinished) if answer.lists else []
 
     def exchange(self, trial: TrialRecord, soon: bool = False) -> Optional[TrialOrder]:
         """Report this slot's trial, at once if `soon`, and with each heartbeat. Return what the
@@ -382,11 +403,14 @@ class OtherMembership(Membership):
         self._trial = trial
         if soon:
             self._client.send()
-        sent, answer = self._client.acknowledged.get("trial"), self._client.answer.get("trial")
-        fields = ("trial", "attempt", "state")
-        if not sent or not answer or any(sent[each] != getattr(trial, each) for each in fields):
+        sent = self._acknowledged_trial()
+        if not sent or _identity(sent) != _identity(trial):
             return None
-        return parse(TrialOrder, answer)
+        return self._client.answer.trial
+
+    def _acknowledged_trial(self) -> Optional[TrialRecord]:
+        acknowledged = self._client.acknowledged
+        return acknowledged.trial if acknowledged else None
 
     def report_pace(self, pace: Optional[Pace]) -> None:
         """Report the pace with each heartbeat."""
@@ -397,10 +421,11 @@ class OtherMembership(Membership):
 
     def end_order(self) -> Optional[Order]:
         """It is not restarted, however long it might have continued."""
-        if not self.run_has_ended():
+        ended = self._client.answer.ended
+        if not ended:
             return super().end_order()
-        order = termination.end_order(self._launch.heartbeat.chief, self._client.answer)
-        if self._client.answer["ended"]["state"] != SUCCEEDED:
+        order = termination.end_order(self._launch.heartbeat.chief, ended)
+        if ended.state != SUCCEEDED:
             return order
         # A slot that waits asks for a trial once more, and learns that there is none.
         if self._launch.trials.points:
@@ -409,25 +434,24 @@ class OtherMembership(Membership):
 
     def order(self) -> Optional[Order]:
         """Return the order for this task, or None while it may continue."""
-        now, client = time.monotonic(), self._client
-        self.rounds.hear(client.answer.get("round", 0), client.answer.get("lost", ""))
-        ended_s = None if client.ended_at is None else now - client.ended_at
+        now, last = time.monotonic(), self._client
+        self.rounds.note(last.answer.round, last.answer.lost)
+        ended_s = None if last.ended_at is None else now - last.ended_at
         return termination.other_order(
             self._limited(),
-            client.answer,
-            now - client.answered_at,
+            last.answer,
+            now - last.answered_at,
             ended_s,
             now - self._started_at,
-            client.refused_s,
+            last.refused_s,
         )
 
     def progress_count(self) -> Optional[int]:
         """Return how often the run was found to have progressed, or None if the chief's supervisor
         does not answer."""
         try:
-            body = {"advance": True, **heartbeat.WITHOUT_LISTS}
-            answer, _ = heartbeat.request(self._launch.heartbeat, body)
-            return int(answer.get("advance", 0))
+            question = Question(advance=True, known_lists=None)
+            return client.request(self._launch.heartbeat, question)[0].advance
         except (OSError, signing.Untrusted):
             return None
 
@@ -452,24 +476,28 @@ class OtherMembership(Membership):
             if has_left or signal.sigtimedwait((signal.SIGTERM,), 1.0):
                 break
 
-    def _report(self) -> Dict[str, Any]:
-        state = self._get_state()
-        report = {
-            "state": state.state,
-            "reason": state.reason,
-            "cause": state.cause,
-            "restarts": state.restarts,
-            "lost_round": self.rounds.begun,
-            "sources": self._get_sources(),
-            "holds": self._holds,
-            "pace": self._pace and to_json(self._pace),
-            "idle_s": self._idle_gpus.seconds() if self._idle_gpus else None,
-        }
-        if self._trial is not None:
-            is_first = not self._client.acknowledged.get("trial")
-            report["trial"] = to_json(self._trial)
-            report["trials"] = self._recorded if is_first else []
-        return {**report, "of_run": True, "silent": self._silent} if self._stops_run else report
+    def _report(self) -> Question:
+        """Return the current report; the first one is sent while the client is being made."""
+        state, trial = self._get_state(), self._trial
+        return Question(
+            state=state.state,
+            reason=state.reason,
+            cause=state.cause,
+            restarts=state.restarts,
+            lost_round=self.rounds.started,
+            stops_run=self._stops_run,
+            silent=self._stops_run and self._silent,
+            sources=self._get_sources(),
+            holds=self._holds,
+            pace=self._pace,
+            idle_s=self._idle_gpus.seconds() if self._idle_gpus else None,
+            trial=trial,
+            trials=self._recorded if trial and not self._acknowledged_trial() else [],
+        )
+
+
+def _identity(trial: TrialRecord) -> Tuple[int, int, str]:
+    return trial.trial, trial.attempt, trial.state
 
 
 def join(

@@ -19,6 +19,8 @@ from ...shared.records import (
 )
 from . import shortage
 
+WINDOW_S = 3600.0  # restarts before it do not count: a training of weeks may be restarted each day
+MAX_DELAY_S = 60.0  # a longer delay wastes GPUs, and a shorter one fills logs
 # A shell reports the death by a signal as 128 + its number.
 SHELL_SIGNALS = range(129, 193)
 # Signals by which a process ends itself: TensorFlow and JAX abort when something can't be mended.
@@ -125,9 +127,9 @@ def decide(
         if history[-1].lost_peer:
             return Decision(FAILED, 0.0, reason + refusal, ended.failed_task)
         return Decision(FAILED, 0.0, reason + refusal + exception + _first_time(history))
-    nth = _restarts_within(policy.window_s, history, now) + 1
+    nth = _count_restarts(history, now) + 1
     # Delays are for crash loops: a task that ran for longer than the longest of them is in none.
-    ran_long = now - history[-1].started_at >= policy.max_delay_s
+    ran_long = now - history[-1].started_at >= MAX_DELAY_S
     delay_s = 0.0 if nth == 1 and ran_long else _delay_s(policy, nth, jitter)
     text = "{}{}{}{} of {}".format(reason, exception, RESTART, nth, policy.attempts)
     return Decision(BACKOFF, delay_s, text)
@@ -297,10 +299,10 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
         return ", twice with the same traceback and no progress in between"
     if policy.attempts == 0:
         return ""
-    if _restarts_within(policy.window_s, history, now) >= policy.attempts:
+    if _count_restarts(history, now) >= policy.attempts:
         many = "its one restart" if policy.attempts == 1 else "all {} restarts"
         verb = "is" if policy.attempts == 1 else "are"
-        text = "; {} within {:g} s {} used up".format(many, policy.window_s, verb)
+        text = "; {} within an hour {} used up".format(many, verb)
         return text.format(policy.attempts)
     return None
 
@@ -331,12 +333,12 @@ def _is_retried(exits: Sequence[object], ended: Exit) -> bool:
     return number is not None and ("signals" in exits or signal_name(number) in exits)
 
 
-def _restarts_within(window_s: float, history: Sequence[Attempt], now: float) -> int:
-    """Count the restarts of the last `window_s` seconds. The first attempt is not a restart."""
-    return sum(attempt.started_at > now - window_s for attempt in history[1:])
+def _count_restarts(history: Sequence[Attempt], now: float) -> int:
+    """Count the restarts within WINDOW_S. The first attempt is not a restart."""
+    return sum(attempt.started_at > now - WINDOW_S for attempt in history[1:])
 
 
 def _delay_s(policy: Policy, nth: int, jitter: float) -> float:
     """Return the delay of the nth restart: doubled each time, shortened by up to half."""
-    full = min(policy.max_delay_s, policy.delay_s * 2.0 ** min(nth - 1, 60))
+    full = min(MAX_DELAY_S, policy.delay_s * 2.0 ** min(nth - 1, 60))
     return full * (1.0 - jitter / 2)

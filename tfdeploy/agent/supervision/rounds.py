@@ -15,17 +15,17 @@ LOST = "{} was lost, and all start again together"
 
 
 class Rounds:
-    """What one task knows of the rounds: the `newest`, which the loss of the task `lost` began, and
-    the newest that it has begun itself, `begun`. The first start of all is round 0."""
+    """What one task knows of the rounds: the `newest`, which the loss of the task `lost` started,
+    and the newest that its own loss has `started`. The first start of all is round 0."""
 
     def __init__(self, launch: Launch) -> None:
-        self.newest, self.lost, self.begun = 0, "", 0
+        self.newest, self.lost, self.started = 0, "", 0
         self._task = launch.task
-        self._meets = launch.master_port is not None
+        self._meets = launch.endpoint.master_port is not None
         self._own = 0  # the round of the task's current attempt
 
-    def hear(self, number: int, lost: str) -> None:
-        """Note a round that the loss of a task has begun."""
+    def note(self, number: int, lost: str) -> None:
+        """Note a round that the loss of a task has started."""
         if number > self.newest:
             self.newest, self.lost = number, lost
 
@@ -34,11 +34,11 @@ class Rounds:
         self._own = self.newest
 
     def lose_attempt(self) -> None:
-        """Begin the next round, because the current attempt has met others and has ended. Losses
-        of the same round begin the same one."""
+        """Start the next round, because the current attempt has met others and has ended. Losses
+        of the same round start the same one."""
         if self._meets:
-            self.begun = self._own + 1
-            self.hear(self.begun, self._task)
+            self.started = self._own + 1
+            self.note(self.started, self._task)
 
     def order(self) -> Optional[Order]:
         """Return the order to end the current attempt, if there is a newer round."""

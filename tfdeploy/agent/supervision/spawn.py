@@ -43,7 +43,7 @@ def spawn(
     with suppress(OSError):
         os.unlink(paths.versions(task_dir))
     return subprocess.Popen(
-        launch.argv,
+        launch.process.argv,
         cwd=directory or paths.work(task_dir),
         env=env,
         stdin=subprocess.DEVNULL,
@@ -76,7 +76,9 @@ def environment(
 def _interface_variables(launch: Launch) -> Dict[str, str]:
     """Return the variables that make NCCL and Gloo use the interface with the host's address; {} if
     the run has one host, or no interface except loopback has it."""
-    own = launch.address if len(launch.no_proxy) > 1 else ""
+    if len(launch.endpoint.no_proxy) < 2:
+        return {}
+    own = launch.endpoint.address
     with suppress(OSError):  # it has no IPv4 address
         own = socket.gethostbyname(own) if own else ""
     name = interfaces.with_address(own)
@@ -97,10 +99,10 @@ def environment_of_user(launch: Launch, base: Dict[str, str], task_dir: str) -> 
 
 
 def _common(launch: Launch, base: Dict[str, str]) -> Dict[str, str]:
-    env = {**base, **launch.env, **launch.secrets, "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**base, **launch.process.env, **launch.process.secrets, "PYTHONDONTWRITEBYTECODE": "1"}
     # A proxy breaks the traffic between tasks, but the script may need it for the internet.
     for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
-        env[name] = ",".join(filter(None, [env.get(name, ""), *launch.no_proxy]))
+        env[name] = ",".join(filter(None, [env.get(name, ""), *launch.endpoint.no_proxy]))
     return env
 
 
@@ -113,7 +115,7 @@ def _preloaded_if_possible(launch: Launch, env: Dict[str, str], task_dir: str) -
         variables = preloaded(launch, env, guard.prepare(), task_dir)
     except guard.NotLoadable:
         return {}
-    ports = guard.read_ports(task_dir) if launch.network == STRICT else None
+    ports = guard.read_ports(task_dir) if launch.endpoint.network == STRICT else None
     return {**variables, SOURCE_PORTS: "{} {}".format(*ports)} if ports else variables
 
 
@@ -123,6 +125,6 @@ def preloaded(launch: Launch, env: Dict[str, str], library: str, task_dir: str) 
     It comes last: what the user preloads, an allocator for example, is found before it.
     """
     variables = {"LD_PRELOAD": ":".join(filter(None, [env.get("LD_PRELOAD", ""), library]))}
-    if launch.network != OPEN:
+    if launch.endpoint.network != OPEN:
         variables[PEERS] = paths.peers(task_dir)
     return variables

@@ -11,12 +11,12 @@ import threading
 import time
 from typing import Any, Callable, List, Optional, Tuple
 
-from ...shared import filesystem, records
+from ...shared import filesystem, own_folders, records
 from ...shared.filesystem import NO_SPACE
 from ...shared.outcome import describe_exit
 from ...shared.protocol.record import Record, replace
 from ...shared.records import BACKOFF, FAILED, QUEUED, STARTING, STRICT, Launch, TaskState
-from .. import own_folders, paths
+from .. import paths
 from ..machine import guard, leases, process
 from ..machine.peers import PeerList
 from ..reports import pace
@@ -56,17 +56,17 @@ class Supervisor:
         self.mark = process.mark(launch.project, launch.run, launch.task)
         self.attempts: List[Attempt] = []
         self._history = History(paths.history(launch.project, launch.run, launch.task))
-        first = QUEUED if launch.submitted else STARTING
+        first = QUEUED if launch.turn.submitted else STARTING
         self.state = TaskState(first, time.time(), boot=paths.boot_id())
         self._leases = lease_descriptors
         self._oom_kills = 0  # of the machine, at the start of the last attempt
         self._order: Optional[Order] = None  # the last one that ended the task
         log = paths.log(launch.project, launch.run, launch.task)
-        self.log = TaskLog(log, launch.log_limit_bytes)
-        ports = guard.hold_ports(task_dir) if launch.network == STRICT else None
-        self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
+        self.log = TaskLog(log)
+        ports = guard.hold_ports(task_dir) if launch.endpoint.network == STRICT else None
+        self._peers = PeerList(paths.peers(task_dir), launch.endpoint.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
-        self._turn = Turn(launch, task_dir, self.membership) if launch.submitted else None
+        self._turn = Turn(launch, task_dir, self.membership) if launch.turn.submitted else None
         self.write(first)
 
     def run(self) -> None:
@@ -123,9 +123,9 @@ class Supervisor:
                 return Exit(126, reason=unsafe, final=True), ""
             child = self._start_process()
         except OSError as error:
-            return restart.not_started(self.launch.argv[0], error), ""
+            return restart.not_started(self.launch.process.argv[0], error), ""
         # Without a port the task is READY at once, though it has not proved yet that it works.
-        state = records.READY if self.launch.is_ready_at_once else records.RUNNING
+        state = records.READY if self.launch.endpoint.is_ready_at_once else records.RUNNING
         self.write(state, pid=child.pid, restarts=len(self.attempts) - 1, exposed="")
         watch = self._make_watch(child)
         order = self._order = self._watch(watch)
@@ -167,7 +167,9 @@ class Supervisor:
             left = left_behind.find(self.launch, self.task_dir, self.mark, watch.leaders, age_s)
             if not left:
                 break
-            self._follow(watch, LeftBehind(left, left_behind.program_name(self.launch.argv)))
+            self._follow(
+                watch, LeftBehind(left, left_behind.program_name(self.launch.process.argv))
+            )
             order = watch.wait()
         return order
 
@@ -241,6 +243,7 @@ class Supervisor:
         return Exit(
             code, final=is_final, error=restart.peer_error(tail), failed_task=failed,
             why_failed=why, exception=self._exception(code), ended_peers=peers,
+            detail=self._port_detail(),
         )  # fmt: skip
 
     def _exception(self, code: int) -> str:
@@ -259,11 +262,23 @@ class Supervisor:
             return ""
         return shortage.describe_oom_kill(shortage.oom_kills() - self._oom_kills)
 
+    def _port_detail(self) -> str:
+        """Return which other user has the task's port, as the end of a sentence: a lease keeps
+        tfdeploy away from it, and no program."""
+        port = self.launch.endpoint.port
+        user = process.port_user(port) if port is not None else None
+        if user in (None, os.geteuid()):
+            return ""
+        words = "; port {} is taken by a process of another user ({})"
+        return words.format(port, process.user_name(user))
+
     def _final_reason(self, code: int, survivors: List[int]) -> str:
         """Return why a restart would not help after this exit code; "" if it might."""
         if survivors:
             return "; processes {} could not be killed".format(survivors)
-        if self.launch.is_ready_at_once and not any(attempt.ready for attempt in self.attempts):
+        if self.launch.endpoint.is_ready_at_once and not any(
+            attempt.ready for attempt in self.attempts
+        ):
             start = " less than {:g} s after its start".format(SETTLED_S)
             return ": ".join(filter(None, (start, self._exception(code))))
         if code > 0 and any(words.encode() in self.log.tail for words in NO_SPACE):
@@ -272,7 +287,7 @@ class Supervisor:
         return ""
 
     def _end_all(self, leader: int) -> List[int]:
-        return process.end_all(self.mark, leader, self.launch.stop_grace_s, os.getpid())
+        return process.end_all(self.mark, leader, self.launch.limits.stop_grace_s, os.getpid())
 
     def _decide(self, outcome: Exit) -> Decision:
         now, jitter = time.monotonic(), os.urandom(1)[0] / 255
@@ -310,10 +325,10 @@ class Supervisor:
         fetching.start()
         if not self.attempts:
             self.write(records.STARTING, reason=records.GETS_CHECKPOINTS)
-        goes_on = self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
-        if goes_on and not self.attempts:
+        may_start = self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
+        if may_start and not self.attempts:
             self.write(records.STARTING, reason="")
-        return goes_on
+        return may_start
 
     def _wait(self, left_s: Callable[[], float], tick_s: float = TICK_S) -> bool:
         """Wait until no time is left; return False if an order has cancelled the next attempt."""

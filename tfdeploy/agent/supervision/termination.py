@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import List, Mapping, Optional, Tuple
 
 from ...shared.outcome import DURATION_KEY, IDLE_KEY, NOT_RESTARTED_ALONE, RUN_ENDED, past_tense
 from ...shared.protocol.record import Record
 from ...shared.records import FAILED, STOPPED, SUCCEEDED, Launch, is_trainer
 from ..machine.leases import format_age
+from .heartbeat.messages import Answer, End
 
 # After this time a worker has ended by itself, or will not. A ps must outlive the workers (see
 # runs/stop.py).
@@ -61,20 +62,22 @@ def chief_order(
         # A task that has ended sends nothing more.
         if state not in (SUCCEEDED, FAILED) and silent_s > launch.heartbeat.orphan_timeout_s:
             return Order("no message from {} for {:.0f} s".format(task, silent_s), FAILED, task)
-    if launch.idle_gpu_stop_s is not None and idle_s >= launch.idle_gpu_stop_s:
-        return Order(IDLE.format(format_age(launch.idle_gpu_stop_s)))
+    if launch.limits.idle_gpu_stop_s is not None and idle_s >= launch.limits.idle_gpu_stop_s:
+        return Order(IDLE.format(format_age(launch.limits.idle_gpu_stop_s)))
     return _duration_order(launch, age_s)
 
 
 def _duration_order(launch: Launch, age_s: float) -> Optional[Order]:
-    if launch.max_duration_s is None or age_s <= launch.max_duration_s:
+    if launch.limits.max_duration_s is None or age_s <= launch.limits.max_duration_s:
         return None
-    return Order("{} ({:g} s) has passed".format(DURATION_KEY, launch.max_duration_s), planned=True)
+    return Order(
+        "{} ({:g} s) has passed".format(DURATION_KEY, launch.limits.max_duration_s), planned=True
+    )
 
 
 def other_order(
     launch: Launch,
-    answer: Dict[str, Any],
+    answer: Answer,
     silent_s: float,
     ended_s: Optional[float],
     age_s: float = 0.0,
@@ -87,14 +90,14 @@ def other_order(
     run, `refused_s` for how long the chief's host has refused connections.
     """
     chief = launch.heartbeat.chief
-    if ended_s is not None:
-        grace_s = _grace_s(launch, answer)
+    if ended_s is not None and answer.ended:
+        has_succeeded = answer.ended.state == SUCCEEDED
+        grace_s = _grace_s(launch, answer.unfinished, has_succeeded=has_succeeded)
         # The chief's supervisor stays while it hears a worker. A ps never ends by itself.
         is_alone = launch.job == "ps" and silent_s > launch.heartbeat.orphan_timeout_s
         if (grace_s is None or ended_s < grace_s) and not is_alone:
-            has_succeeded = answer["ended"]["state"] == SUCCEEDED
             return _duration_order(launch, age_s) if has_succeeded else None
-        return end_order(chief, answer)
+        return end_order(chief, answer.ended)
     is_gone = refused_s > REFUSED_S
     if is_gone or silent_s > launch.heartbeat.orphan_timeout_s:
         why = ": its supervisor is gone" if is_gone else ""
@@ -102,21 +105,20 @@ def other_order(
     return None
 
 
-def end_order(chief: str, answer: Dict[str, Any]) -> Order:
+def end_order(chief: str, ended: End) -> Order:
     """Return the order for a task that does not continue after the chief's end."""
-    return Order(RUN_ENDED.format(chief, past_tense(answer["ended"]["state"])))
+    return Order(RUN_ENDED.format(chief, past_tense(ended.state)))
 
 
-def _grace_s(launch: Launch, answer: Dict[str, Any]) -> Optional[float]:
+def _grace_s(launch: Launch, unfinished: List[str], *, has_succeeded: bool) -> Optional[float]:
     """Return how many seconds this task may continue after the chief's end; None for no limit."""
-    has_succeeded = answer["ended"]["state"] == SUCCEEDED
     if launch.job != "ps":
-        return launch.linger_s if has_succeeded else 0.0
-    if not _uses_ps(answer["going"]):
+        return launch.limits.linger_s if has_succeeded else 0.0
+    if not _uses_ps(unfinished):
         return 0.0
-    if launch.linger_s is None:
+    if launch.limits.linger_s is None:
         return None if has_succeeded else PS_MARGIN_S
-    return launch.linger_s + PS_MARGIN_S
+    return launch.limits.linger_s + PS_MARGIN_S
 
 
 def _uses_ps(unfinished: List[str]) -> bool:

@@ -1,7 +1,7 @@
 """A task's turn in the queue of its host (queue/places.py).
 
 A task takes its GPUs and ports when no run is ahead of it for any of them and all of them are free,
-and keeps them only while that is so: if a run with a higher priority arrives, it gives them back.
+and keeps them only while that is so: if a run with a high priority arrives, it gives them back.
 The run starts once all of its tasks hold theirs. As all hosts have the same order, no two runs can
 hold parts and wait for each other. A run with a host that is away lets others pass.
 """
@@ -20,7 +20,7 @@ from ..machine import gpus, leases
 from ..queue import places, resources
 from ..queue.places import Place
 from ..refusal import Refusal
-from .heartbeat import ASIDE, GO
+from .heartbeat.messages import ASIDE, GO
 from .membership import ChiefMembership, OtherMembership
 
 POLL_S, BEHIND_POLL_S = 5.0, 15.0  # of a task that waits for long: the first one, and others
@@ -40,7 +40,7 @@ class Turn:
         self.launch = self._launch = launch
         self._launch_file = paths.launch(task_dir)
         self._membership = membership
-        self._read_at, self._priority = 0, launch.priority
+        self._read_at, self._priority = 0, launch.turn.priority
         self._places: List[Place] = []
         self._place_leases: List[int] = []
         self._changed_at = time.monotonic()
@@ -82,18 +82,18 @@ class Turn:
         self.leave_queue()
         self._places, self._place_leases = wanted, taken
 
-    def _own_priority(self) -> int:
+    def _own_priority(self) -> str:
         """Return the priority in the launch, which `tfdeploy queue` changes; the last one that was
         read if the disk fails."""
         with suppress(OSError, ValueError):
             changed_at = os.stat(self._launch_file).st_mtime_ns
             if changed_at != self._read_at:
-                self._priority = records.load(Launch, self._launch_file).priority
+                self._priority = records.load(Launch, self._launch_file).turn.priority
                 self._read_at = changed_at
         return self._priority
 
     def _take_or_give_back(self) -> None:
-        has_places = len(self._places) == len(self._launch.waits_for)
+        has_places = len(self._places) == len(self._launch.turn.waits_for)
         self._is_first = has_places and places.is_first(self._places)
         if self._holds and not self._is_first:
             self._give_back()

@@ -127,7 +127,7 @@ class AttemptWatch:
 
     def _check_port(self) -> Optional[Order]:
         now = time.monotonic()
-        if self.launch.health_port is None:
+        if self.launch.endpoint.health_port is None:
             return None if self._is_ready else self._check_without_health_port(now)
         if self._is_ready and now < self._probed_at + PROBE_EVERY_S:
             return None
@@ -143,12 +143,12 @@ class AttemptWatch:
 
     def _check_without_health_port(self, now: float) -> Optional[Order]:
         """A program need not meet the others at the chief's port: it is not ended for that."""
-        age_s, limit_s = now - self._started_at, self.launch.ready_timeout_s
-        if self.launch.master_port is None:
+        age_s, limit_s = now - self._started_at, self.launch.limits.ready_timeout_s
+        if self.launch.endpoint.master_port is None:
             if age_s > SETTLED_S:
                 self._set_ready()
             return None
-        holder = self._rendezvous_holder(self.launch.master_port)
+        holder = self._rendezvous_holder(self.launch.endpoint.master_port)
         if holder is not None:
             return self._admit(holder)
         if age_s > limit_s:
@@ -165,20 +165,20 @@ class AttemptWatch:
         return next((pid for pid in processes if inodes & process.socket_inodes(pid)), None)
 
     def _check_first_ready(self, verdict: str, now: float) -> Optional[Order]:
-        port = self.launch.health_port
+        port = self.launch.endpoint.health_port
         holder = None
         if verdict == records.READY and port is not None:
             # It may have to read all of /proc, so only of a port that answers.
             holder = process.port_holder(port, likely=self.child.pid)
         if holder is not None and self._is_own(holder):
             return self._admit(holder)
-        if now - self._started_at > self.launch.ready_timeout_s + READY_MARGIN_S:
-            return Order("{} {:g} s".format(NOT_READY, self.launch.ready_timeout_s), BACKOFF)
+        if now - self._started_at > self.launch.limits.ready_timeout_s + READY_MARGIN_S:
+            return Order("{} {:g} s".format(NOT_READY, self.launch.limits.ready_timeout_s), BACKOFF)
         return None
 
     def _admit(self, holder: int) -> Optional[Order]:
         """Call the task READY, unless everybody could connect to this process of it."""
-        if self.launch.network != OPEN and not guard.is_loaded(holder):
+        if self.launch.endpoint.network != OPEN and not guard.is_loaded(holder):
             if not process.read(holder, "cmdline"):
                 return None  # it is ending, and has no memory any more
             return Order(UNGUARDED.format(process.describe(holder)), FAILED)
@@ -217,7 +217,7 @@ class AttemptWatch:
         gap_s, self._stall_checked_at = now - self._stall_checked_at, now
         if gap_s > STALL_CHECK_EVERY_S * STOOD_STILL:
             self._events_changed_at = now
-        files = event_files.of_task(self._task_dir, self.launch.checkpoint_dir)
+        files = event_files.of_task(self._task_dir, self.launch.directory.checkpoint_dir)
         sizes = sorted((file.full_path, file.size) for file in files)
         if sizes != self._event_sizes:
             self._event_sizes, self._events_changed_at = sizes, now
@@ -229,13 +229,13 @@ class AttemptWatch:
     def _check_exposed(self) -> Optional[Order]:
         now = time.monotonic()
         is_due = self._is_ready and now >= self._exposed_at + EXPOSED_CHECK_EVERY_S
-        if self.launch.network == OPEN or not is_due:
+        if self.launch.endpoint.network == OPEN or not is_due:
             return None
         self._exposed_at, last = now, self._exposed
         self._exposed = self._exposed_ports.find()
         if self._exposed != last:
             self._on_exposed(self._exposed)
-        if self._exposed and self.launch.network == STRICT:
+        if self._exposed and self.launch.endpoint.network == STRICT:
             return Order(EXPOSED.format(self._exposed), FAILED)
         return None
 

@@ -6,22 +6,26 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.commands.preflight import program
 from tfdeploy.errors import AgentError
+from tfdeploy.init import keras
+from tfdeploy.planning import frameworks
 from tfdeploy.planning.frameworks import TENSORFLOW
-from tfdeploy.shared.protocol.preflight import Survey, SurveyAnswer
+from tfdeploy.release import modules
+from tfdeploy.release.syntax import TF_KERAS
+from tfdeploy.shared.protocol.preflight import Statement, Survey, SurveyAnswer
 from tfdeploy.shared.records import GpuNeed, gpu_need, is_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent
     from tfdeploy.config.inventory import Host
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.release.modules import Module
     from tfdeploy.shared.protocol.preflight import ImportFacts, ProgramError
     from tfdeploy.shared.records import Launch
 
-TIMEOUT_S = 240.0  # the host imports a framework, and a GPU driver may hang
+SURVEY_TIMEOUT_S = 240.0  # the host imports a framework, and a GPU driver may hang
 
 
 @dataclass(frozen=True)
@@ -51,36 +55,36 @@ class HostFacts:
     free_bytes: int
     """The free space on the disk of its directory."""
     ahead_s: float
-    """The seconds by which its clock is at least ahead of the controller's; negative: behind."""
+    """The seconds by which its clock is ahead of the controller's."""
     problems: tuple[tuple[str, str], ...]
     libraries: Mapping[str, str] = field(default_factory=dict)
-    """The versions of other libraries that hosts should have alike, such as cuDNN."""
+    """The versions of other libraries, such as cuDNN."""
     unbuilt: bool = False
     python: str = ""
     environment: str | None = None
-    """The id of the environment of [env] that it was checked with; null for its own Python."""
+    """The id of its environment of [env]; null for its own Python."""
     program: tuple[ProgramError, ...] = ()
     gpu_problems: tuple[str, ...] = ()
     gpu_failure: tuple[str, str] | None = None
 
     @property
     def versions(self) -> Mapping[str, str | None]:
-        """The version of each module of `training.imports`; null if it cannot be imported."""
+        """The version of each module of `training.imports`."""
         return {module: found.version or None for module, found in self.imports.items()}
 
     @property
     def tensorflow(self) -> str | None:
-        """The version of its TensorFlow; null if it cannot, or need not, be imported."""
+        """The version of its TensorFlow."""
         return self.versions.get(TENSORFLOW)
 
     @property
     def gpu_names(self) -> Sequence[str]:
-        """The names of its GPUs and MIG instances, in the order of their numbers."""
+        """The names of its GPUs and MIG instances."""
         return list(self.gpus.values())
 
     @property
     def gpus_seen(self) -> int:
-        """The number of the GPUs of its tasks that these modules see."""
+        """The number of its tasks' GPUs that these modules see."""
         return max((found.gpus for found in self.imports.values()), default=0)
 
     @property
@@ -91,8 +95,8 @@ class HostFacts:
 
 def launches_by_python(launches: Sequence[Launch], python: str) -> list[Launch]:
     """Return the tasks that `python` runs, those with GPUs first."""
-    by_python = [launch for launch in launches if launch.argv[0] == python]
-    return sorted(by_python, key=lambda launch: not launch.gpus)
+    by_python = [launch for launch in launches if launch.process.argv[0] == python]
+    return sorted(by_python, key=lambda launch: not launch.gpus.indexes)
 
 
 def gpus_of(launches: Sequence[Launch], host: Host) -> GpuNeed:
@@ -106,11 +110,11 @@ def ask_facts(agent: Agent, intent: Intent, launches: Sequence[Launch]) -> HostF
     """Ask a host for its facts; `launches` are its tasks. Raises HostError."""
     inventory, environment = intent.inventory, intent.environment_ids.get(agent.host, "")
     host = inventory.host(agent.host)
-    modules = program.of_tasks(intent, launches)
+    parts = _modules_of(intent, launches)
     python = host.task_python(inventory.project, environment)
     example = next(iter([*launches_by_python(launches, python), *launches]), None)
     spare_env = {**inventory.training.env_and_role_env("worker")[0], **host.env}
-    env = example.env if example else spare_env
+    env = example.process.env if example else spare_env
     request = Survey(
         project=inventory.project,
         environment=environment,
@@ -120,11 +124,11 @@ def ask_facts(agent: Agent, intent: Intent, launches: Sequence[Launch]) -> HostF
         imports=list(inventory.training.imports),
         programs=_programs(launches),
         network=inventory.network,
-        sources=program.sources(intent, modules),
-        statements=program.statements(intent, modules, env),
+        sources=_sources(intent, parts),
+        statements=_statements(intent, parts, env),
     )
     sent = time.time()
-    facts = agent.ask(request, TIMEOUT_S)
+    facts = agent.ask(request, SURVEY_TIMEOUT_S)
     received = time.time()
     if list(facts.imports) != ([] if facts.unbuilt else request.imports):
         raise AgentError(agent.host, f"invalid answer: imports {[*facts.imports]!r:.40}")
@@ -132,11 +136,45 @@ def ask_facts(agent: Agent, intent: Intent, launches: Sequence[Launch]) -> HostF
     return replace(parsed, python=python, environment=environment or None)
 
 
+def _modules_of(intent: Intent, launches: Sequence[Launch]) -> Mapping[str, Module]:
+    """Return the modules of the program that these tasks run; without tasks, as on a spare host,
+    all modules."""
+    if not launches:
+        return intent.modules
+    has = intent.release.manifest.__contains__
+    words = (word for launch in launches for word in frameworks.script_words(launch.process.argv))
+    return modules.read(intent.release.root, filter(has, words), has)
+
+
+def _sources(intent: Intent, program: Mapping[str, Module]) -> dict[str, str]:
+    """Return the texts of a program's modules, by their paths."""
+    return {path: modules.text(intent.release.root / path) for path in program}
+
+
+def _statements(
+    intent: Intent, program: Mapping[str, Module], env: Mapping[str, str]
+) -> list[Statement]:
+    """Return the imports that a program can't go on without, with these variables of its tasks;
+    none if hosts.toml says what to import."""
+    if intent.has_own_imports:
+        return []
+    found = [
+        Statement(path, each.line, each.statement)
+        for path, module in program.items()
+        for each in module.foreign
+        if not each.is_optional
+    ]
+    if env.get(keras.VARIABLE) in keras.TRUE:  # tf.keras imports it
+        uses = (path for path, module in program.items() if TF_KERAS in module.syntax.kerases)
+        found += [Statement(path, 0, f"import {keras.PACKAGE}") for path in uses][:1]
+    return found
+
+
 def _programs(launches: Sequence[Launch]) -> dict[str, list[str]]:
     """Return the program of each task, with its PATH, and those of [notify] on the chief's host."""
     targets = [(f"notify.{k}", t) for x in launches for k, t in x.notify.targets().items()]
     return {
-        **{x.task: [x.argv[0], x.env.get("PATH", "")] for x in launches},
+        **{x.task: [x.process.argv[0], x.process.env.get("PATH", "")] for x in launches},
         **{key: [target[0], ""] for key, target in targets if not is_url(target)},
     }
 

@@ -11,7 +11,7 @@ from tfdeploy.init.strategy import keras_2_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent
     from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.init.keras import NeedOfKeras2
 

@@ -22,7 +22,7 @@ from tfdeploy.shared.protocol.preflight import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.links import Link, Pair
@@ -53,16 +53,16 @@ def measure_links(
     """Measure the links between these hosts that tasks will use, each alone on its two hosts: over
     their addresses, and over ports of the tasks if they are free; then over other addresses of each
     host, from one of its peers. Return both, the latter with the addresses. Raises nothing."""
-    planned = links.rounds(links.pairs(intent.plan, hosts))
-    seconds = min(MAX_S, max(MIN_S, TOTAL_S / 2 / max(1, len(planned))))
-    pairs = [pair for each in planned for pair in each]
+    rounds = links.rounds(links.pairs(intent.plan, hosts))
+    seconds = min(MAX_S, max(MIN_S, TOTAL_S / 2 / max(1, len(rounds))))
+    pairs = [pair for each in rounds for pair in each]
     peers = {own: (other, own) for pair in reversed(pairs) for own, other in (pair, pair[::-1])}
     both = product({*pairs, *peers.values()}, range(MAX_TRIED + 1))
     clients = {client: secrets.token_hex(16) for client in both}
     found, others = [], []
     with ExitStack() as streams:
         opened = fleet.outcomes([*peers], lambda agent: _listen(agent, intent, clients, streams))
-        for each in planned:
+        for each in rounds:
             at = {pair: intent.plan.placements_on(pair[1])[0].address for pair in each}
             found += _measure_round(fleet, (clients, 0), at, opened, seconds)
         used = {(link.target.host, link.target.interface) for link in found}

@@ -13,7 +13,7 @@ from tfdeploy.shared.records import OPEN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent
     from tfdeploy.config.inventory import Host, Inventory, Training
     from tfdeploy.planning.plan import Plan
     from tfdeploy.release.snapshot import Release
@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
 def plan_warnings(intent: Intent) -> list[TfdeployError]:
     """Return the warnings about an intent, and which hosts were chosen because they are free."""
-    return [
-        *([TfdeployError(intent.placed)] if intent.placed else []),
-        *_missing_chief(intent),
-        *_lonely_launchers(intent.inventory.training, intent.plan),
-        *_unused_gpus(intent),
-        *_open_ports(intent.inventory, intent.plan),
-    ]
+    inventory, plan = intent.inventory, intent.plan
+    found = [TfdeployError(intent.placed)] if intent.placed else []
+    if "ps" in plan.cluster and plan.chief.task.job != "chief":
+        found += _missing_chief(intent)
+    if len(plan.placements) > 1:
+        found += _lonely_launchers(inventory.training, plan)
+    if any(host.gpus for host in inventory.hosts):
+        found += _unused_gpus(intent)
+    if inventory.network == OPEN:
+        found += _open_ports(plan)
+    return found
 
 
 def placeholder_notes(intent: Intent) -> list[TfdeployError]:
@@ -85,8 +89,6 @@ def unlisted_gpus(host: str, count: int) -> HostError:
 
 def _missing_chief(intent: Intent) -> Iterator[TfdeployError]:
     """Warn if no task trains: a program with ParameterServerStrategy needs a chief."""
-    if "ps" not in intent.plan.cluster or intent.plan.chief.task.job == "chief":
-        return
     from tfdeploy.init.strategy import uses_parameter_server_strategy  # few plans need it
 
     if uses_parameter_server_strategy(each.syntax for each in intent.modules.values()):
@@ -98,20 +100,20 @@ def _missing_chief(intent: Intent) -> Iterator[TfdeployError]:
 
 
 def _lonely_launchers(training: Training, plan: Plan) -> Iterator[TfdeployError]:
-    """Warn if torchrun or accelerate is not told where the other workers are."""
+    """Warn if torchrun or accelerate does not get the addresses of the other workers."""
     words = [word for job in plan.cluster for word in training.command_and_args(job)[0]]
-    is_told = any("{chief_address}" in word or "config" in word for word in words)
-    for name in () if is_told or len(plan.placements) == 1 else frameworks.launchers(training):
+    is_configured = any("{chief_address}" in word or "config" in word for word in words)
+    for name in () if is_configured else frameworks.launchers(training):
         yield TfdeployError(
-            f"{name} is not told of the other workers: each would train alone",
+            f"{name} does not know the other workers: each would train alone",
             f'role = "torch" and a command without {name}, such as "python train.py", start one '
             "process for each worker that knows the others",
         )
 
 
-def _open_ports(inventory: Inventory, plan: Plan) -> Iterator[TfdeployError]:
+def _open_ports(plan: Plan) -> Iterator[TfdeployError]:
     endpoints = [placement.endpoint for placement in plan.placements if placement.port]
-    if inventory.network == OPEN and endpoints:
+    if endpoints:
         yield TfdeployError(
             f'network = "open": anyone who reaches {shorten_names(endpoints)} can run programs '
             "there as the tasks' user",

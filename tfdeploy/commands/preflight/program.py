@@ -1,4 +1,4 @@
-"""Have hosts compile the program and import what it imports, and explain what fails."""
+"""Explain what keeps the program from starting on a host: what it can't compile or import there."""
 
 from __future__ import annotations
 
@@ -9,56 +9,16 @@ from tfdeploy.config.toml_text import to_toml
 from tfdeploy.environments import packages
 from tfdeploy.errors import AgentError
 from tfdeploy.init import keras
-from tfdeploy.planning import frameworks
 from tfdeploy.planning.frameworks import title
-from tfdeploy.release import modules
-from tfdeploy.release.syntax import TF_KERAS
-from tfdeploy.shared.protocol.preflight import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
-    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.intent import Intent
     from tfdeploy.commands.preflight.host_facts import HostFacts
-    from tfdeploy.release.modules import Module
     from tfdeploy.shared.protocol.preflight import ProgramError
-    from tfdeploy.shared.records import Launch
 
 NOT_FOUND = "ModuleNotFoundError"
-
-
-def of_tasks(intent: Intent, launches: Sequence[Launch]) -> Mapping[str, Module]:
-    """Return the modules of the program that these tasks run; without tasks, as on a spare host,
-    all modules."""
-    if not launches:
-        return intent.modules
-    has = intent.release.manifest.__contains__
-    words = (word for launch in launches for word in frameworks.script_words(launch.argv))
-    return modules.read(intent.release.root, filter(has, words), has)
-
-
-def sources(intent: Intent, program: Mapping[str, Module]) -> dict[str, str]:
-    """Return the texts of a program's modules, by their paths."""
-    return {path: modules.text(intent.release.root / path) for path in program}
-
-
-def statements(
-    intent: Intent, program: Mapping[str, Module], env: Mapping[str, str]
-) -> list[Statement]:
-    """Return the imports that a program can't go on without, with these variables of its tasks;
-    none if hosts.toml says what to import."""
-    if intent.has_own_imports:
-        return []
-    found = [
-        Statement(path, each.line, each.statement)
-        for path, module in program.items()
-        for each in module.foreign
-        if not each.is_optional
-    ]
-    if env.get(keras.VARIABLE) in keras.TRUE:  # tf.keras imports it
-        uses = (path for path, module in program.items() if TF_KERAS in module.syntax.kerases)
-        found += [Statement(path, 0, f"import {keras.PACKAGE}") for path in uses][:1]
-    return found
 
 
 def errors(intent: Intent, facts: HostFacts) -> Iterator[AgentError]:

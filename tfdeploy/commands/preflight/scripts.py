@@ -8,7 +8,7 @@ import os
 import posixpath
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfdeploy.config.cluster import JOBS
 from tfdeploy.errors import PlanError
@@ -43,10 +43,12 @@ def _commands(inventory: Inventory) -> Iterator[tuple[str, Sequence[str]]]:
     training, notify = inventory.training, inventory.notify
     yield "training.command", training.command
     for job in JOBS:
-        yield f"training.{job}.command", getattr(training, job).command or ()
+        if command := getattr(training, job).command:
+            yield f"training.{job}.command", command
     for key in notify.key_names():
-        target = getattr(notify, key) or ()
-        yield f"notify.{key}", () if is_url([*target]) else target
+        target = getattr(notify, key)
+        if target and not is_url([*target]):
+            yield f"notify.{key}", target
 
 
 def _is_brought(inventory: Inventory, found: CommandFile) -> bool:
@@ -75,7 +77,7 @@ class _Script:
         elif self.reader in (LINUX, SHELL):
             self._check_text()
 
-    def _entry(self) -> Sequence[Any] | None:
+    def _entry(self) -> Sequence[object] | None:
         """Return what the manifest says of the file, or of the one that links lead to."""
         manifest, path = self.release.manifest, self.path
         for _ in range(MAX_LINKS):
@@ -156,7 +158,7 @@ def _above(path: str) -> Iterator[str]:
     return ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
-def _is_link(manifest: Mapping[str, Sequence[Any]], path: str) -> bool:
+def _is_link(manifest: Mapping[str, Sequence[object]], path: str) -> bool:
     return path in manifest and manifest[path][0] == "link"
 
 

@@ -1,45 +1,39 @@
-"""What all messages have in common: their fields are checked where a message is received."""
+"""What all messages have in common: a tag on the wire, and fields that are checked where a message
+is received."""
 
 from __future__ import annotations
 
 import json
-import sys
-from typing import Any, Dict, Generic, Iterator, Tuple, Type, TypeVar
+import re
+from typing import Any, Dict, Generic, Iterator, Type, TypeVar, Union, get_args, get_origin
 
-from .record import Fields, dataclass_transform, field_types
+from .record import Fields, dataclass_transform, field_types, to_json
 
-A = TypeVar("A")
+A = TypeVar("A", covariant=True)
 T = TypeVar("T")
 
 
 @dataclass_transform()
 class Message(Fields):
-    """What one side sends to the other."""
+    """What one side sends to the other. Requests and answers have a TAG, which names their class on
+    the wire; the tables of tags are `agent/verbs.py` and `hosts/answers.py`. A message without one
+    is a part of others."""
+
+    TAG = ""
+
+    def __init_subclass__(cls, tag: str = "") -> None:
+        super().__init_subclass__()
+        cls.TAG = tag
 
 
 class Request(Message, Generic[A]):
-    """`VERB` is its name on the wire, that of the class if it has no other. `Request[Answer]` is
-    answered by `Answer`, or, if that has subclasses, by a stream of them. A longer answer than
-    MAX_ANSWER_BYTES is refused. A REPEATABLE request does nothing more if a host gets it twice. One
-    that only READS_RUN is so, and refused if its run was deleted from the host."""
+    """`Request[Answer]` is answered by `Answer`, or by a stream of its subclasses. A longer answer
+    than MAX_ANSWER_BYTES is refused. A REPEATABLE request does nothing more if a host gets it
+    twice. One that only READS_RUN is so, and refused if its run was deleted from the host."""
 
-    VERB = ""
     REPEATABLE = False
     READS_RUN = False
     MAX_ANSWER_BYTES = 4 << 20
-    ANSWER = ()  # type: Tuple[Type[Any], ...]  # an annotation would make it a field
-
-    def __init_subclass__(cls) -> None:
-        if "VERB" not in vars(cls):
-            words = ("_" + each.lower() if each.isupper() else each for each in cls.__name__)
-            cls.VERB = "".join(words).lstrip("_")
-        cls.REPEATABLE = cls.REPEATABLE or cls.READS_RUN
-
-    def __class_getitem__(cls, answer: Any) -> Any:
-        if isinstance(answer, TypeVar):
-            return cls
-        answers = tuple(answer.__subclasses__()) or (answer,)
-        return type("Request", (cls,), {"ANSWER": answers, "__module__": cls.__module__})
 
 
 class RunRequest(Request[A]):
@@ -60,18 +54,14 @@ MARK = "tfdeploy-answer:"
 ABSENT = 96
 # Instead of a verb: the request follows the line, compressed with zlib, in `size` bytes.
 COMPRESSED = "compressed"
-# A field of any request: the controller is of another version than this agent.
-ANOTHER_VERSION = "another_version"
-# Another one: the project, the run, and how often it was started as the controller knows it.
+# A field of any request: what the controller's record says of the run, and whether it takes the run
+# for the newest.
 RECORD = "of_record"
+# A field of any answer: the tag of its class.
+TAG = "tag"
 
 
-# The words of older agents for requests about runs that they started. An agent of another version
-# is asked with these words.
-OLDER_VERBS = {"unfinished_tasks": "going", "read_files": "give"}
-
-
-class Done(Message):
+class Done(Message, tag="done"):
     """The answer to a request that has nothing to report."""
 
 
@@ -83,26 +73,28 @@ class Invalid(ValueError):
     """A message does not have the fields, or the types, that it must have."""
 
 
-def parse(kind: Type[T], data: Any, strict: bool = False) -> T:
-    """Read a message, or a record, from decoded JSON. Raises Invalid.
+def to_answer(message: Message) -> Dict[str, Any]:
+    """Return an answer as JSON, with its tag."""
+    return {TAG: message.TAG, **to_json(message)}
 
-    Fields that the class does not have are ignored, because a newer version may have added them;
-    with `strict`, both sides have the same version, and such a field is a mistake.
-    """
+
+def answer_class(request: Type[Request[Any]]) -> Type[Message]:
+    """Return the class that answers a request, or the one whose subclasses do."""
+    answer: Type[Message] = get_args(vars(request)["__orig_bases__"][0])[0]
+    return answer
+
+
+def parse(kind: Type[T], data: Any) -> T:
+    """Read a message, or a record, from decoded JSON; ignore fields that the class does not have.
+    Raises Invalid."""
     if not isinstance(data, dict):
         raise Invalid("{} is {:.40}, expected an object".format(kind.__name__, repr(data)))
-    known = field_types(kind)
-    unknown = [name for name in data if name not in known]
-    if strict and unknown:
-        raise Invalid("{} has no field {!r:.40}".format(kind.__name__, unknown[0]))
-    values = {}
-    for name, annotation in known.items():
-        if name in data:
-            values[name] = _value(kind, name, annotation, data[name])
+    types = field_types(kind)
+    values = {name: _value(kind, name, types[name], data[name]) for name in types if name in data}
     try:
         return kind(**values)
     except TypeError:
-        missing = [name for name in known if name not in data]
+        missing = [name for name in types if name not in data]
         raise Invalid("{} has no {}".format(kind.__name__, ", ".join(missing))) from None
 
 
@@ -116,55 +108,27 @@ def parse_lines(kind: Type[T], data: bytes) -> Iterator[T]:
             continue
 
 
-def first_that_fits(kinds: Tuple[Type[Any], ...], data: Any) -> Any:
-    """Read an answer as the first of `kinds` whose first field it has. Raises Invalid."""
-    for kind in kinds:
-        if isinstance(data, dict) and next(iter(field_types(kind)), None) in data:
-            return parse(kind, data)
-    return parse(kinds[0], data)
-
-
-def _value(kind: Type[Any], name: str, annotation: str, value: Any) -> Any:
-    """Check a value by its annotation, which is text in the words of Python 3.8; return it with
-    the messages in it read."""
-    outer, _, inner = annotation.partition("[")
-    inner = inner[:-1]
-    if outer == "Optional":
-        return None if value is None else _value(kind, name, inner, value)
-    if outer == "List" and isinstance(value, list):
-        return [_value(kind, name, inner, each) for each in value]
-    if outer == "Dict" and isinstance(value, dict):
-        of_values = inner.partition(", ")[2]
-        return {key: _value(kind, name, of_values, each) for key, each in value.items()}
-    if outer == "Tuple" and isinstance(value, list):
-        kinds = inner.split(", ")
-        if len(kinds) == len(value):
-            pairs = zip(kinds, value)  # noqa: B905 - as above
-            return tuple(_value(kind, name, each, item) for each, item in pairs)
-    if outer == "Union" and any(_is_plain(each, value) for each in inner.split(", ")):
+def _value(kind: Type[Any], name: str, expected: Any, value: Any) -> Any:
+    """Check a value of the field `name` by its type; return it with the messages in it read."""
+    if expected is Any or (expected in (str, bool) and type(value) is expected):
         return value
-    if outer == "Any" or _is_plain(outer, value):
-        return value
-    nested = _class(kind, outer)
-    if nested is not None:
-        return parse(nested, value)
-    found = "{!r:.40}".format(value)
-    raise Invalid("{}.{} is {}, expected {}".format(kind.__name__, name, found, annotation))
-
-
-def _is_plain(annotation: str, value: Any) -> bool:
-    if annotation in ("str", "bool"):
-        return type(value).__name__ == annotation
-    is_number = type(value) is int or (annotation == "float" and type(value) is float)
-    return annotation in ("int", "float") and is_number and abs(value) < MOST  # NaN is not
-
-
-def _class(kind: Type[Any], name: str) -> Any:
-    """The message or record that an annotation of `kind` names."""
-    found = getattr(sys.modules[kind.__module__], name, None)
-    return found if isinstance(found, type) else None
-
-
-def arguments(request: Request[Any]) -> Dict[str, Any]:
-    """Return a request's fields, by name, with the defaults of those that were not sent."""
-    return {name: getattr(request, name) for name in field_types(type(request))}
+    if expected in (int, float) and type(value) in (int, expected) and abs(value) < MOST:
+        return value  # NaN is not
+    if isinstance(expected, type) and issubclass(expected, Fields):
+        return parse(expected, value)
+    outer, inner = get_origin(expected), get_args(expected)
+    if outer is Union:
+        if value is None and type(None) in inner:
+            return None
+        kinds = [each for each in inner if each is not type(None)]
+        if len(kinds) == 1 or type(value) in kinds:
+            return _value(kind, name, kinds[0] if len(kinds) == 1 else type(value), value)
+    if outer is list and isinstance(value, list):
+        return [_value(kind, name, inner[0], each) for each in value]
+    if outer is dict and isinstance(value, dict):
+        return {key: _value(kind, name, inner[1], each) for key, each in value.items()}
+    if outer is tuple and isinstance(value, list) and len(inner) == len(value):
+        pairs = zip(inner, value)  # noqa: B905 - Python 3.8 has no strict
+        return tuple(_value(kind, name, each, item) for each, item in pairs)
+    words = re.sub(r"\w+\.", "", str(expected)) if outer else expected.__name__
+    raise Invalid("{}.{} is {:.40}, expected {}".format(kind.__name__, name, repr(value), words))

@@ -8,6 +8,27 @@ from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 from .record import field
 
 
+class Unit(Message):
+    """A file, checkpoint or folder that a task wrote: files that are only of use together.
+
+    `path` is relative to the task's directory, or absolute. `files` maps each file's path, of the
+    same kind, to its size in bytes and its mtime in ns.
+    """
+
+    path: str
+    kind: str
+    files: Dict[str, Tuple[int, int]]
+
+    @property
+    def size(self) -> int:
+        return sum(size for size, _ in self.files.values())
+
+    @property
+    def mtime_ns(self) -> int:
+        """The mtime of the newest file."""
+        return max(mtime_ns for _, mtime_ns in self.files.values())
+
+
 class HashedFile(Message):
     """A file below a folder that holds it; `sha256` is of its content, in hex."""
 
@@ -16,112 +37,77 @@ class HashedFile(Message):
     sha256: str
 
 
-class UnreadableCheckpoint(Message):
-    name: str
+class HeldUnit(Message):
+    """A unit, or a complete checkpoint: then `path` is its name, and `verified` says that every
+    tensor of it was read."""
+
+    path: str
+    files: List[HashedFile]
+    step: Optional[int] = None
+    verified: bool = False
+
+
+class BadUnit(Message):
+    path: str
     error: str
 
 
-class HeldCheckpoint(Message):
-    """A complete set; `verified` says that every tensor of it was read."""
-
-    name: str
-    step: Optional[int]
-    verified: bool
-    files: List[HashedFile]
-
-
-class HeldCopy(HeldCheckpoint):
-    """A complete set that is held in `folder`."""
+class Held(Message, tag="held"):
+    """What is held in `folder`, and what can't be, and why. Paths of files are relative to
+    `folder`: an absolute path lost its first slash. The newest checkpoint is first; they are from
+    the folder `source`, which has the names `there`, a few of them (None: it does not exist)."""
 
     folder: str
-
-
-class PinAnswer(Message):
-    """What `Pin` reports, in this order."""
-
-
-class Linked(PinAnswer):
-    """The checkpoints that are held in the folder `linked`, the newest first, before they are read:
-    without hashes. They can be fetched from now on; `Pinned` says whether they are good."""
-
-    linked: str
-    checkpoints: List[HeldCheckpoint]
-
-
-class Pinned(PinAnswer):
-    """The newest checkpoint first; paths are relative to the folder `pin`. `there` are a few names
-    from `checkpoint_dir`, None if it does not exist. `mtimes_ns`, the mtime of each file, is None
-    from an agent that does not report them."""
-
-    checkpoint_dir: str
-    pin: str
-    checkpoints: List[HeldCheckpoint]
-    bad: List[UnreadableCheckpoint]
+    units: List[HeldUnit]
+    bad: List[BadUnit]
+    mtimes_ns: Dict[str, int] = field(default_factory=dict)
+    source: str = ""
     there: Optional[List[str]] = None
-    mtimes_ns: Optional[Dict[str, int]] = None
 
 
-class Pin(TaskRequest[PinAnswer]):
-    """Hold the newest good checkpoint of a task (or `every` one) until `Unpin`, or until the agent
-    exits."""
+class Hold(TaskRequest[Held], tag="hold"):
+    """Keep these units of a task as they are, whatever it does to its files, until `EndHold` or
+    until the agent exits. Without `units`: the newest good checkpoint, or `every` one."""
 
     READS_RUN = True
     MAX_ANSWER_BYTES = LONG_LIST
-    every: bool
+    units: Optional[List[Unit]] = None
+    every: bool = False
 
 
-class Unpin(TaskRequest[Done]):
-    """Release what `Pin` holds."""
+class HeldCopies(Message, tag="held_copies"):
+    """One for each place."""
+
+    copies: List[Held]
 
 
-class CheckpointCopies(Message):
-    """`bad` are complete checkpoints that could not be read to their end."""
+class HoldCopies(RunRequest[HeldCopies], tag="hold_copies"):
+    """Hold the newest good checkpoint in each place where these tasks, or a replica, may have left
+    one, also of a run that was deleted: a resume looks for what it continues from."""
 
-    copies: List[HeldCopy]
-    bad: List[UnreadableCheckpoint] = field(default_factory=list)
-
-
-class FindNewest(RunRequest[CheckpointCopies]):
-    """Find the newest good checkpoint in each place where these tasks, or a replica, may have left
-    one, and hold it until `LetGoOfCopies`."""
-
-    VERB = "newest"
     MAX_ANSWER_BYTES = LONG_LIST
     tasks: List[str]
     checkpoint_dir: str
 
 
-class LetGoOfCopies(RunRequest[Done]):
-    """Delete what `FindNewest` holds."""
+class EndHold(Request[Done], tag="end_hold"):
+    """Let the host delete and change again what is held in these folders, which `Held` named. It
+    is not called a release: that is a version of code on hosts."""
 
-    VERB = "unhold"
-    tasks: List[str]
-    checkpoint_dir: str
+    folders: List[str]
 
 
-class EventFiles(Message):
+class EventFiles(Message, tag="event_files"):
     """Paths of TensorBoard's event files, relative to the folder that is their key."""
 
     folders: Dict[str, List[str]]
 
 
-class ListEvents(TaskRequest[EventFiles]):
+class ListEvents(TaskRequest[EventFiles], tag="events"):
     """List a task's event files."""
 
-    VERB = "events"
     READS_RUN = True
     MAX_ANSWER_BYTES = LONG_LIST
-
-
-class OutputUnit(Message):
-    """Files that are only of use together. Each file: path, size in bytes, mtime in ns. Paths are
-    relative to the task's directory, or absolute."""
-
-    path: str
-    kind: str
-    size: int
-    mtime_ns: int
-    files: List[Tuple[str, int, int]]
 
 
 class Total(Message):
@@ -145,26 +131,25 @@ class SavedPath(Message):
     exists: bool
 
 
-class TaskOutputs(Message):
+class TaskOutputs(Message, tag="task_outputs"):
     """The newest unit first. `others` are files that the task's launch does not ask for;
     `incomplete` says why there may be more files, "" if there are none; `deleted` that the task has
     deleted its own directory. `elsewhere` is what it wrote in no folder that is fetched, newest
-    first, without the oldest `elsewhere_more`. None from an older agent: `special`, `elsewhere`."""
+    first, without the oldest `elsewhere_more`."""
 
     folder: str
-    outputs: List[OutputUnit]
+    outputs: List[Unit]
     others: Total
     incomplete: str = ""
-    special: Optional[List[SpecialFile]] = None
+    special: List[SpecialFile] = field(default_factory=list)
     deleted: bool = False
-    elsewhere: Optional[List[SavedPath]] = None
+    elsewhere: List[SavedPath] = field(default_factory=list)
     elsewhere_more: int = 0
 
 
-class ListOutputs(TaskRequest[TaskOutputs]):
+class ListOutputs(TaskRequest[TaskOutputs], tag="outputs"):
     """List what a task wrote."""
 
-    VERB = "outputs"
     READS_RUN = True
     MAX_ANSWER_BYTES = LONG_LIST
 
@@ -181,71 +166,29 @@ class MissingPath(Message):
     what: str = ""
 
 
-class FoundFiles(Message):
+class FoundFiles(Message, tag="found_files"):
     """Each file is a unit of its own."""
 
-    found: List[OutputUnit]
+    found: List[Unit]
     missing: List[MissingPath]
 
 
-class FindFiles(TaskRequest[FoundFiles]):
+class FindFiles(TaskRequest[FoundFiles], tag="find"):
     """Find files and folders by paths relative to the task's directory, or absolute."""
 
-    VERB = "find"
     READS_RUN = True
     MAX_ANSWER_BYTES = LONG_LIST
     names: List[str]
 
 
-class UnitToHold(Message):
-    path: str
-    kind: str
-    files: List[str]
-
-
-class HeldUnit(Message):
-    path: str
-    files: List[HashedFile]
-
-
-class BadUnit(Message):
-    path: str
-    error: str
-
-
-class HeldUnits(Message):
-    """Paths in `held` are relative to the folder `pin`: an absolute path lost its first slash."""
-
-    pin: str
-    held: List[HeldUnit]
-    bad: List[BadUnit]
-
-
-HELD_OUTPUTS = "held/outputs"  # where HoldUnits holds them, in the task's folder
-
-
-class HoldUnits(TaskRequest[HeldUnits]):
-    """Copy or link units, so that they do not change while they are verified and fetched."""
-
-    VERB = "hold"
-    MAX_ANSWER_BYTES = LONG_LIST
-    units: List[UnitToHold]
-
-
-class LetGo(TaskRequest[Done]):
-    """Delete what `HoldUnits` made."""
-
-
-class ArrivalFolder(Message):
+class ArrivalFolder(Message, tag="arrival_folder"):
     """An empty folder in which files may arrive."""
 
     incoming: str
 
 
-class ExpectUnits(TaskRequest[ArrivalFolder]):
+class ExpectUnits(TaskRequest[ArrivalFolder], tag="expect"):
     """Make an empty folder in which files for a task may arrive."""
-
-    VERB = "expect"
 
 
 # Kinds of units that only ListResults reports. A delivered CHECKPOINT becomes the newest.
@@ -260,12 +203,11 @@ class DeliveredUnit(Message):
     files: List[Tuple[str, str]]
 
 
-class DeliverUnits(TaskRequest[Done]):
+class DeliverUnits(TaskRequest[Done], tag="deliver"):
     """Install units in `folder`, which is relative to the task's directory, each whole. They have
     arrived where `ExpectUnits` said, or are held in the folder `source` of the same host. The
     files `replaced`, which are damaged, are kept in the task's folder."""
 
-    VERB = "deliver"
     units: List[DeliveredUnit]
     folder: str = ""
     source: str = ""
@@ -287,33 +229,31 @@ class CollectedUnit(Message):
     files: List[CollectedFile]
 
 
-class Damaged(Message):
+class Damaged(Message, tag="damaged"):
     """The units that are damaged on the host, and why."""
 
     damaged: List[BadUnit]
 
 
-class CompareUnits(TaskRequest[Damaged]):
+class CompareUnits(TaskRequest[Damaged], tag="compare"):
     """Compare what a task that has ended wrote with what was collected of it."""
 
-    VERB = "compare"
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     units: List[CollectedUnit]
 
 
-class ReplicatedOutputs(Message):
-    outputs: List[OutputUnit]
+class ReplicatedOutputs(Message, tag="replicated_outputs"):
+    outputs: List[Unit]
 
 
 # Stands for a task in requests for these copies.
 REPLICAS = "replica-outputs"
 
 
-class ListReplicas(RunRequest[ReplicatedOutputs]):
+class ListReplicas(RunRequest[ReplicatedOutputs], tag="replicated"):
     """List the copies of the chief's outputs on this host."""
 
-    VERB = "replicated"
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
 
@@ -322,27 +262,26 @@ class ResultsAnswer(Message):
     """What `ListResults` reports."""
 
 
-class TaskResults(ResultsAnswer):
+class TaskResults(ResultsAnswer, tag="task_results"):
     """What a task of a run has written in the run's folder; a `replica` counts as the
     chief's. `incomplete` says why there may be more, "" if all is listed. `elsewhere` is what it
-    wrote outside of the run's folder and of those that are fetched, None from an older agent. Those
-    of a `slot` of trials are stored with those of all others."""
+    wrote outside of the run's folder and of those that are fetched. Those of a `slot` of trials are
+    stored with those of all others."""
 
     run: str
     task: str
     is_chief: bool
-    results: List[OutputUnit]
+    results: List[Unit]
     special: List[SpecialFile]
     incomplete: str
     replica: bool = False
-    elsewhere: Optional[List[SavedPath]] = None
+    elsewhere: List[SavedPath] = field(default_factory=list)
     slot: bool = False
 
 
-class ListResults(Request[ResultsAnswer]):
+class ListResults(Request[ResultsAnswer], tag="results"):
     """List everything that would be lost if these runs were deleted, task by task."""
 
-    VERB = "results"
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str

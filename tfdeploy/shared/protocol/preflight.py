@@ -39,7 +39,7 @@ class ProgramError(Message):
     missing: str
 
 
-class SurveyAnswer(Message):
+class SurveyAnswer(Message, tag="survey_answer"):
     """`version` is the agent's Python; `imports` are the modules that the tasks' Python was asked
     to import; `gpus` are the names of its GPUs, by index; `hindrances` are
     (message, hint) pairs, of what would keep a start from going well; `times` are when the host
@@ -63,7 +63,7 @@ class SurveyAnswer(Message):
     gpu_failure: Optional[Tuple[str, str]] = None
 
 
-class Survey(Request[SurveyAnswer]):
+class Survey(Request[SurveyAnswer], tag="survey"):
     """Look at a host as its tasks will find it. `imports` are modules; `programs` are the first
     words of commands, with the tasks that run them; `network` is that of records.Launch;
     `environment` is the tasks' Python environment, "" for none. `sources` are texts of Python files
@@ -91,7 +91,7 @@ class PythonFound(Message):
     framework: str
 
 
-class MachineFacts(Message):
+class MachineFacts(Message, tag="machine_facts"):
     """What a machine is: `cpus` that its user may use, `memory_bytes`, the names of its GPUs by
     index, the IP `addresses` of its interfaces except loopback, and its Pythons, those of the PATH
     first; `machine` and `libc` as in EnvironmentState."""
@@ -105,16 +105,18 @@ class MachineFacts(Message):
     libc: str
 
 
-class Explore(Request[MachineFacts]):
+class Explore(Request[MachineFacts], tag="explore"):
     """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at;
-    `framework` is the module that tasks need, such as tensorflow."""
+    `framework` is the module that tasks need, such as tensorflow. The machine is the controller
+    itself, or another host."""
 
     REPEATABLE = True
     pythons: List[str]
     framework: str
+    is_controller: bool
 
 
-class TriedPorts(Message):
+class TriedPorts(Message, tag="tried_ports"):
     """For each address why it is not reached, "" if it is; in the order of the request."""
 
     answers: List[str]
@@ -127,21 +129,21 @@ class Address(Message):
     port: int
 
 
-class TryPorts(Request[TriedPorts]):
+class TryPorts(Request[TriedPorts], tag="try_ports"):
     """Connect to ports of other hosts. `timeout_s` is for each."""
 
     at: List[Address]
     timeout_s: float
 
 
-class FreePorts(Message):
+class FreePorts(Message, tag="free_ports"):
     """TCP ports that nothing uses or has leased, and the host's clock in seconds since 1970."""
 
     ports: List[int]
     time: float = 0.0
 
 
-class Ports(Request[FreePorts]):
+class Ports(Request[FreePorts], tag="ports"):
     """Ask for `count` free ports, of any or `among` these."""
 
     REPEATABLE = True
@@ -149,7 +151,7 @@ class Ports(Request[FreePorts]):
     among: List[int] = []  # noqa: RUF012 - as above
 
 
-class RequireUnawaited(Request[Done]):
+class RequireUnawaited(Request[Done], tag="require_unawaited"):
     """Ask to refuse, as a start of `run` without the queue would be, if other runs wait for one of
     the ports `numbers` or for too many of its GPUs."""
 
@@ -180,14 +182,14 @@ class PeerHealth(Message):
     detail: str
 
 
-class PeersAsked(Message):
+class PeersAsked(Message, tag="peers_asked"):
     """`chief` says why the chief's supervisor is not reached, "" if it is."""
 
     peers: List[PeerHealth]
     chief: str
 
 
-class Peers(RunRequest[PeersAsked]):
+class Peers(RunRequest[PeersAsked], tag="peers"):
     """Connect to tasks on other hosts, and to the chief's supervisor."""
 
     REPEATABLE = True
@@ -195,42 +197,41 @@ class Peers(RunRequest[PeersAsked]):
     timeout_s: float
 
 
-class StillRunning(Message):
+class StillRunning(Message, tag="still_running"):
     """Tasks that have not reported to the chief's supervisor that they ended."""
 
-    going: List[str]
+    tasks: List[str]
 
 
-class UnfinishedTasks(TaskRequest[StillRunning]):
+class UnfinishedTasks(TaskRequest[StillRunning], tag="unfinished_tasks"):
     """Ask the chief's supervisor which tasks are still running; `task` is the chief."""
 
     REPEATABLE = True
     timeout_s: float
 
 
-class OpenPorts(Message):
+class OpenPorts(Message, tag="open_ports"):
     """The port of each task, and (message, hint) for each port that cannot be opened."""
 
     open: Dict[str, int]
     taken: List[Tuple[str, str]]
 
 
-class ListenOnPorts(Request[OpenPorts]):
+class ListenOnPorts(Request[OpenPorts], tag="listen_on_ports"):
     """Listen on the ports that tasks will have (0: a free one), until the controller hangs up."""
 
     wanted: Dict[str, int]
 
 
-class LiveTasks(Message):
+class LiveTasks(Message, tag="live_tasks"):
     """What has ports or GPUs of the host, in words such as `worker:0 of run x of digits`."""
 
     holders: List[str]
 
 
-class FindLiveTasks(Request[LiveTasks]):
+class FindLiveTasks(Request[LiveTasks], tag="find_live_tasks"):
     """Ask which tasks of any user run on the host."""
 
-    VERB = "live_tasks"
     REPEATABLE = True
 
 
@@ -242,7 +243,7 @@ class Interface(Message):
     megabits_per_s: Optional[int] = None
 
 
-class LinkPort(Message):
+class LinkPort(Message, tag="link_port"):
     """The port on which a host listens for the measurement of links, and an address of each of its
     interfaces, by their names, without loopback and those of containers."""
 
@@ -250,7 +251,7 @@ class LinkPort(Message):
     addresses: Dict[str, str]
 
 
-class ListenForLinks(Request[LinkPort]):
+class ListenForLinks(Request[LinkPort], tag="listen_for_links"):
     """Listen on the first of these ports that is free, until the controller hangs up. `secrets` are
     those of the clients that may connect, once each."""
 
@@ -258,7 +259,7 @@ class ListenForLinks(Request[LinkPort]):
     secrets: Dict[str, str]
 
 
-class MeasuredLink(Message):
+class MeasuredLink(Message, tag="measured_link"):
     """How many bytes a second a host sent to another one, and received from it, and the seconds of
     a round trip. `own` and `peer` are the ends of the connection."""
 
@@ -269,7 +270,7 @@ class MeasuredLink(Message):
     peer: Interface
 
 
-class MeasureLink(Request[MeasuredLink]):
+class MeasureLink(Request[MeasuredLink], tag="measure_link"):
     """Measure the link to a host that listens for `client`, for `seconds` in each direction."""
 
     address: str

@@ -6,7 +6,7 @@ Type checkers see dataclasses (PEP 681), so a renamed field is found before anyt
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Type, TypeVar, get_type_hints
 
 if TYPE_CHECKING:
     from typing import dataclass_transform as dataclass_transform
@@ -35,14 +35,15 @@ def field(*, default_factory: Callable[[], T]) -> T:
 
 
 REQUIRED: Any = object()
-FIELD_TYPES: Dict[Type[Any], Dict[str, str]] = {}  # found so far; an answer has many messages
+FIELD_NAMES: Dict[Type[Any], List[str]] = {}  # found so far; an answer has many messages
+FIELD_TYPES: Dict[Type[Any], Dict[str, Any]] = {}  # as above
 
 
 class Fields:
     """Fields are the annotations of the class, in order; class attributes are defaults."""
 
     def __init__(self, *values: object, **named: object) -> None:
-        names = field_types(type(self))
+        names = field_names(type(self))
         given = dict(zip(names, values), **named)  # noqa: B905 - Python 3.8 has no strict
         unknown = [name for name in given if name not in names]
         missing = []
@@ -84,7 +85,7 @@ def replace(record: R, **changes: Any) -> R:
 def to_json(value: Any) -> Any:
     """Return what `json.dumps` takes: messages and records become objects."""
     if isinstance(value, Fields):
-        return {name: to_json(getattr(value, name)) for name in field_types(type(value))}
+        return {name: to_json(getattr(value, name)) for name in field_names(type(value))}
     if isinstance(value, dict):
         return {key: to_json(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -92,12 +93,20 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def field_types(kind: Type[Any]) -> Dict[str, str]:
-    """Return the type of each field, as text."""
+def field_names(kind: Type[Any]) -> List[str]:
+    """Return the names of a class's fields, those of its bases first."""
+    found = FIELD_NAMES.get(kind)
+    if found is None:
+        bases = reversed(kind.__mro__)
+        names = (name for base in bases for name in vars(base).get("__annotations__", ()))
+        found = FIELD_NAMES[kind] = list(dict.fromkeys(names))
+    return found
+
+
+def field_types(kind: Type[Any]) -> Dict[str, Any]:
+    """Return the type of each field. Raises NameError if the module of its class lacks a name in
+    the annotation. Only a class that is received needs it, because evaluating takes time."""
     found = FIELD_TYPES.get(kind)
     if found is None:
-        found = {}
-        for each in reversed(kind.__mro__):
-            found.update(vars(each).get("__annotations__", {}))
-        FIELD_TYPES[kind] = found
+        found = FIELD_TYPES[kind] = get_type_hints(kind)
     return found

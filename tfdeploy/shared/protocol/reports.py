@@ -10,13 +10,13 @@ from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 from .record import field
 
 
-class TaskReports(Message):
+class TaskReports(Message, tag="task_reports"):
     """One report for each task that the host has of the run."""
 
     tasks: List[TaskReport]
 
 
-class Status(RunRequest[TaskReports]):
+class Status(RunRequest[TaskReports], tag="status"):
     """Ask how a run's tasks are, with the last `tail` lines of each log."""
 
     READS_RUN = True
@@ -31,51 +31,51 @@ class QueuedRun(Message):
     project: str
     run: str
     user: str
-    priority: int
+    priority: str
     submitted: int
     age_s: Optional[float]
     reason: str
 
 
-class HostQueue(Message):
+class HostQueue(Message, tag="host_queue"):
     """The runs of all users that wait on a host, first come first."""
 
     runs: List[QueuedRun]
 
 
-class ListQueue(Request[HostQueue]):
+class ListQueue(Request[HostQueue], tag="list_queue"):
     """Ask which runs wait on a host."""
 
     REPEATABLE = True
 
 
-class Move(TaskRequest[Done]):
+class Move(TaskRequest[Done], tag="move"):
     """Give a run that waits another priority; `task` is its chief."""
 
     REPEATABLE = True
-    priority: int
+    priority: str
 
 
-class LogFiles(Message):
+class LogFiles(Message, tag="log_files"):
     """The names of the log files in `folder`."""
 
     folder: str
     names: List[str]
 
 
-class Logs(RunRequest[LogFiles]):
+class Logs(RunRequest[LogFiles], tag="logs"):
     """Ask which log files a host has of a run."""
 
     READS_RUN = True
 
 
-class RecordedTrials(Message):
+class RecordedTrials(Message, tag="recorded_trials"):
     """The newest record of each trial that a host has."""
 
     trials: List[TrialRecord]
 
 
-class ListTrials(RunRequest[RecordedTrials]):
+class ListTrials(RunRequest[RecordedTrials], tag="list_trials"):
     """Ask what a host has recorded of a run's trials."""
 
     READS_RUN = True
@@ -88,7 +88,7 @@ class GpuUse(Message):
     index: int
     """Its index on the host."""
     busy_percent: Optional[float]
-    """How busy it is; null if it does not report it."""
+    """How busy it is."""
     used_bytes: int
     """Its memory that is in use."""
     total_bytes: int
@@ -96,26 +96,26 @@ class GpuUse(Message):
 
 
 class GpuUser(Message):
-    """What uses a GPU: a process that computes on it, or the supervisor of a task that has it."""
+    """A process that computes on a GPU, or the supervisor of a task that has it."""
 
     user: str
-    """Its user; "" if that is hidden."""
+    """Its user, or ""."""
     pid: int
     """Its process id; 0 if that is hidden."""
     program: str
-    """The beginning of its command; "" if that is hidden, or if it is a task."""
+    """The beginning of its command, or ""."""
     age_s: Optional[float]
-    """The seconds since it started; null if that is hidden."""
+    """The seconds since it started."""
     used_bytes: Optional[int]
-    """Its share of the GPU's memory; null if that is hidden, or for a task."""
+    """Its share of the GPU's memory."""
     project: str
-    """The project of the task; "" if it is no task of tfdeploy."""
+    """The project of the task, or ""."""
     run: str
-    """The task's run; "" if it is no task."""
+    """The task's run, or ""."""
     task: str
-    """The task, such as `worker:1`; "" if it is none."""
+    """The task, such as `worker:1`, or ""."""
     ends_s: Optional[float] = None
-    """The seconds after which its run ends at the latest; null if it has no limit."""
+    """The seconds after which its run ends at the latest."""
 
 
 class GpuState(Message):
@@ -124,26 +124,26 @@ class GpuState(Message):
     index: int
     """Its index on the host."""
     uuid: str
-    """Its UUID, or that of a MIG instance; "" if nvidia-smi prints none."""
+    """Its UUID, or that of a MIG instance, or ""."""
     name: str
     """Its model."""
     busy_percent: Optional[float]
-    """How busy it is; null if it does not report it."""
+    """How busy it is."""
     used_bytes: int
     """Its memory that is in use."""
     total_bytes: int
     """Its memory."""
     free: bool
-    """Whether nobody uses it. A run in the queue may wait for it."""
+    """Whether nobody uses it."""
     users: List[GpuUser]
-    """What uses it, as far as this user may see it."""
+    """What uses it."""
 
 
-class HostState(Message):
+class HostState(Message, tag="host_state"):
     """What a host has, and who uses it."""
 
     load: float
-    """The number of processes that ran or waited for a processor, the mean of the last minute."""
+    """The load of the last minute."""
     cpus: int
     """Its processors."""
     used_bytes: int
@@ -160,10 +160,9 @@ class HostState(Message):
     """The runs of all users that wait in its queue."""
 
 
-class LookAtHost(Request[HostState]):
+class LookAtHost(Request[HostState], tag="look"):
     """Look at what a host has, and who uses it, with the rights of an ordinary user."""
 
-    VERB = "look"
     REPEATABLE = True
 
 
@@ -195,23 +194,21 @@ class RunEvent(Message):
     """What happens to a run on one host."""
 
 
-class StateChange(RunEvent):
+class StateChange(RunEvent, tag="state_change"):
     """A task's state has changed."""
 
     state: TaskReport
 
 
-class LogLines(RunEvent):
-    """Lines that a task's log gained; `cursor` is where the log continues. `selected`: the agent
-    knows `grep` of Follow, which older ones do not."""
+class LogLines(RunEvent, tag="log_lines"):
+    """Lines that a task's log gained; `cursor` is where the log continues."""
 
     task: str
     lines: List[str]
     cursor: str
-    selected: bool = False
 
 
-class HostSample(RunEvent):
+class HostSample(RunEvent, tag="host_sample"):
     """One look at a host. `logs` are the newest lines that logs gained since the sample before;
     the newest `checkpoint` is None if the chief is on another host, or has none."""
 
@@ -222,19 +219,19 @@ class HostSample(RunEvent):
     checkpoint_age_s: Optional[float] = None
 
 
-class NewCheckpoint(RunEvent):
+class NewCheckpoint(RunEvent, tag="new_checkpoint"):
     """The chief has written another complete checkpoint."""
 
     checkpoint: str
 
 
-class NewOutputs(RunEvent):
+class NewOutputs(RunEvent, tag="new_outputs"):
     """The chief has written other files."""
 
     outputs: bool
 
 
-class Started(RunEvent):
+class Started(RunEvent, tag="started"):
     """All tasks of a host have their supervisors; `gpus` is how many GPUs the host has. The first
     event of a start, and of no other request. `other_folder` is the controller's folder
     from which the project's run before this one was started, "" if from the same. `sick` says what
@@ -247,7 +244,7 @@ class Started(RunEvent):
     versions: Dict[str, str] = field(default_factory=dict)
 
 
-class Follow(RunRequest[RunEvent]):
+class Follow(RunRequest[RunEvent], tag="follow"):
     """Report what happens to tasks until all of them have ended, or with `forever` false once.
 
     - States, and new checkpoints and outputs of `chief` ("": the chief is on another host).
@@ -269,7 +266,7 @@ class Follow(RunRequest[RunEvent]):
     samples: bool = False
 
 
-class Piece(Message):
+class Piece(Message, tag="piece"):
     """A part of a file from byte `begin` on, compressed with zlib and encoded with base64; or why
     the file is left out."""
 
@@ -280,7 +277,7 @@ class Piece(Message):
     problem: str = ""
 
 
-class ReadFiles(Request[Piece]):
+class ReadFiles(Request[Piece], tag="read_files"):
     """Read what files have gained. Each file: its path below `folder`, and the size and SHA-256 of
     what the controller has. Files that lack more than `limit` bytes are left out, and what is no
     regular file."""

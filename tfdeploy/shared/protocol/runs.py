@@ -21,7 +21,7 @@ class RunRecord(Message):
     launched: str = ""
 
 
-class Start(Request[RunEvent]):
+class Start(Request[RunEvent], tag="start"):
     """Start all of these tasks, or none; then report what happens to them, as Follow does without
     logs. A second arrival of the same request, known by its record, starts nothing more: it is
     answered as the first one."""
@@ -31,7 +31,7 @@ class Start(Request[RunEvent]):
     record: Optional[RunRecord] = None
 
 
-class TaskEntrance(Message):
+class TaskEntrance(Message, tag="task_entrance"):
     """How to run a command as a task: the words of a command line, to which one word is added, and
     the directory in which it runs."""
 
@@ -39,7 +39,7 @@ class TaskEntrance(Message):
     directory: str
 
 
-class Enter(TaskRequest[TaskEntrance]):
+class Enter(TaskRequest[TaskEntrance], tag="enter"):
     """Ask how to run a command in a task's directory with its environment."""
 
     READS_RUN = True
@@ -51,12 +51,12 @@ class SavedCheckpoint(Message):
     name: str
     """Its name."""
     age_s: float
-    """The seconds since it was saved: what was trained after it is lost."""
+    """The seconds since it was saved."""
 
 
 class StoppedTask(Message):
     """`survivors` are processes that could not be ended. `left` says that the supervisor has
-    exited, too (an older agent does not say it)."""
+    exited, too."""
 
     task: str
     state: str
@@ -65,27 +65,27 @@ class StoppedTask(Message):
     left: bool = False
 
 
-class Stopped(Message):
+class Stopped(Message, tag="stopped"):
     tasks: List[StoppedTask]
 
 
-class Stop(RunRequest[Stopped]):
+class Stop(RunRequest[Stopped], tag="stop"):
     """End tasks and verify that their processes are gone. With `launched`, only those of that
     launch; with `others`, also all other tasks of the run that run on the host, which a newer or
-    an older plan has. With `tells`, the chief's supervisor stays to inform the others that the
+    an older plan has. With `informs`, the chief's supervisor stays to inform the others that the
     run ends; with `silent` it then notifies nobody. It exits when all others have reported their
     ends: the answer waits up to `linger_s` seconds for that."""
 
     REPEATABLE = True
     tasks: List[str]
     launched: str = ""
-    tells: bool = False
+    informs: bool = False
     silent: bool = False
     linger_s: float = 0.0
     others: bool = False
 
 
-class ChangeRun(RunRequest[Done]):
+class ChangeRun(RunRequest[Done], tag="change_run"):
     """Keep other controllers from changing a run until the next request; `by` says who it is."""
 
     by: str
@@ -101,22 +101,21 @@ class KnownRun(Message):
     live: bool = False
 
 
-class KnownRuns(Message):
+class KnownRuns(Message, tag="known_runs"):
     """`unreadable` are runs whose record can't be read."""
 
     runs: List[KnownRun]
     unreadable: List[str] = field(default_factory=list)
 
 
-class ListRecords(Request[KnownRuns]):
+class ListRecords(Request[KnownRuns], tag="recorded"):
     """List the newest runs that have a record on the host."""
 
-    VERB = "recorded"
     REPEATABLE = True
     project: str
 
 
-class RecordTexts(Message):
+class RecordTexts(Message, tag="record_texts"):
     """The texts of a run's run.json and hosts.toml."""
 
     run: str
@@ -128,14 +127,13 @@ class RecordTexts(Message):
         return hashlib.sha256("{}\0{}".format(self.run, self.hosts).encode()).hexdigest()
 
 
-class ReadRecord(RunRequest[RecordTexts]):
+class ReadRecord(RunRequest[RecordTexts], tag="record"):
     """Read a run's record."""
 
-    VERB = "record"
     REPEATABLE = True
 
 
-class ForgetRecord(RunRequest[Done]):
+class ForgetRecord(RunRequest[Done], tag="forget_record"):
     """Delete the record of a run that did not start: the launch `launched`."""
 
     REPEATABLE = True
@@ -184,12 +182,12 @@ class HeldEnvironment(Message):
     age_s: float
     """The seconds since it was built."""
     bytes: int
-    """Its size. Files that it shares with the cache of installers count half."""
+    """Its size."""
     wheels: str = ""
     """The release that it was built from; "" if an index had its packages."""
 
 
-class DiskUse(Message):
+class DiskUse(Message, tag="disk_use"):
     """`left_bytes` is what broken deletions left of runs, `store_left_bytes` what they, pushes and
     builds left of all that hosts can share; `free_bytes` what this user may still write."""
 
@@ -202,10 +200,9 @@ class DiskUse(Message):
     environments: List[HeldEnvironment]
 
 
-class MeasureDisk(Request[DiskUse]):
+class MeasureDisk(Request[DiskUse], tag="disk"):
     """Measure what a project stores on a host."""
 
-    VERB = "disk"
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
@@ -218,12 +215,12 @@ class Kept(Message):
     why: str
 
 
-class Removed(Message):
+class Removed(Message, tag="removed"):
     removed_bytes: int
     kept: List[Kept]
 
 
-class Remove(Request[Removed]):
+class Remove(Request[Removed], tag="remove"):
     """Delete runs, releases and environments, unless they are in use. `by` says who deletes them,
     in words for users. `launches` has the last launch of runs when their files were listed: a run
     that was started again since then stays."""

@@ -190,7 +190,7 @@ def find(host: Host, inventory: Inventory) -> Master:
     found, folder = find_users(host, inventory), socket_folder()
     path = folder / f"{found.digest}.ssh" if folder else None
     if path is None or len(os.fsencode(path)) > MAX_PATH:
-        reason = "is another user's" if path is None else "has too long a path"
+        reason = "could be replaced by another user" if path is None else "has too long a path"
         message = f"the folder for ssh's sockets {reason}"
         raise Unreachable(host.name, message, "set XDG_RUNTIME_DIR to a short folder of your own")
     return replace(found, path=path)
@@ -234,7 +234,8 @@ def _accepting(accept_new: bool) -> list[str]:
 
 def _run(argv: list[str]) -> tuple[int, str]:
     """Run ssh without a terminal, on which a jump host's could ask; return its exit code and its
-    messages. They go to a file: what stays in the background keeps a pipe open."""
+    messages. They go to a file: what stays in the background keeps a pipe open. A host may have
+    ssh log in without end."""
     _log.debug("%s", shlex.join(argv))
     env = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
     null = subprocess.DEVNULL
@@ -246,6 +247,7 @@ def _run(argv: list[str]) -> tuple[int, str]:
             code = process.wait(OPEN_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             code = 255
+            errors.write(f"the login was not finished within {OPEN_TIMEOUT_S:g} s".encode())
         finally:
             with suppress(ProcessLookupError):
                 process.kill()

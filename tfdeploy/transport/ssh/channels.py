@@ -7,7 +7,7 @@ import math
 import shlex
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import paramiko
@@ -21,7 +21,8 @@ from tfdeploy.transport.process_stream import (
     MAX_OUTPUT,
     timed_out,
 )
-from tfdeploy.transport.ssh.errors import CONNECT_FAILED, SSH_ERRORS, translate
+from tfdeploy.transport.ssh.client_transport import HostLies
+from tfdeploy.transport.ssh.errors import CONNECT_FAILED, SSH_ERRORS, NoAnswer, translate
 from tfdeploy.transport.words import endless
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 SESSION_PAUSES_S = (0.0, 0.2, 0.4, 0.8)
 CHECK_INTERVAL_S, EXCHANGE_POLL_S = 1.0, 0.1
+ANSWER_S = 20.0  # of sshd to the request for a command
+STUCK_S = 60.0  # how long a command may read nothing of what it is sent
+MAX_ERROR_CHUNKS = 64  # that are read at a time, as many as a window has
 NO_STATUS = -1  # Paramiko's exit status after a signal, or after the connection was lost
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
@@ -120,11 +124,34 @@ class ChannelPool:
 
 def _exec(channel: paramiko.Channel, command: str) -> paramiko.Channel:
     try:
-        channel.exec_command(command)
+        with _limited(channel, ANSWER_S):
+            channel.exec_command(command)
     except BaseException:
         channel.close()
         raise
     return channel
+
+
+@contextmanager
+def _limited(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
+    """Close a channel if the block takes longer: Paramiko would wait forever. Raises NoAnswer."""
+    is_over = threading.Event()
+
+    def end() -> None:
+        is_over.set()
+        channel.close()
+
+    watch = threading.Timer(seconds, end)
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    except SSH_ERRORS:
+        if is_over.is_set():
+            raise NoAnswer(seconds) from None
+        raise
+    finally:
+        watch.cancel()
 
 
 class SshStream:
@@ -142,8 +169,14 @@ class SshStream:
         self.channel.in_buffer.set_event(self._readable)
 
     def send(self, data: bytes | memoryview) -> None:
+        # More than the window allows waits until the host has read.
+        must_wait = len(data) > self.channel.out_window_size
         try:
-            self.channel.sendall(memoryview(data))  # type: ignore[arg-type]  # bytes: quadratic time
+            with _limited(self.channel, STUCK_S) if must_wait else nullcontext():
+                self.channel.sendall(memoryview(data))  # type: ignore[arg-type]  # bytes: quadratic time
+        except NoAnswer:
+            message = f"{self._name} read nothing for {STUCK_S:g} s"
+            raise CommandTimedOut(self._host, message) from None
         except SSH_ERRORS as error:
             raise translate(self._host, error) from None
 
@@ -160,7 +193,7 @@ class SshStream:
         except SSH_ERRORS as error:
             raise translate(self._host, error) from None
         if not chunk and not self.channel.eof_received and not self._closed:
-            raise Unreachable(self._host, "the connection was lost")
+            raise _lost(self._host, self.channel)
         return bytes(chunk)
 
     def result(self) -> CompletedCommand:
@@ -180,7 +213,7 @@ class SshStream:
                 raise TimeoutError
             # Paramiko closes the channels of a lost connection before it reports the loss.
             if channel.exit_status == NO_STATUS and not channel.eof_received:
-                raise Unreachable(self._host, f"the connection was lost during {self._name}")
+                raise _lost(self._host, channel, f" during {self._name}")
             return CompletedCommand(channel.exit_status, stdout, bytes(errors))
         except TimeoutError:
             raise timed_out(self._host, self._name, timeout_s, errors) from None
@@ -205,8 +238,17 @@ class SshStream:
 
     def _read_errors(self) -> None:
         """Read standard error: it shares an SSH window with the output, which would stop."""
-        while self.channel.recv_stderr_ready():
+        for _ in range(MAX_ERROR_CHUNKS):
+            if not self.channel.recv_stderr_ready():
+                break
             self._errors = (self._errors + self.channel.recv_stderr(CHUNK))[-CHUNK:]
+
+
+def _lost(host: str, channel: paramiko.Channel, when: str = "") -> Unreachable:
+    """Return the error of a command whose connection has ended."""
+    error = channel.get_transport().saved_exception
+    reason = f": {error}" if isinstance(error, HostLies) else ""
+    return Unreachable(host, f"the connection was lost{when}{reason}")
 
 
 def _write(channel: paramiko.Channel, data: bytes) -> None:

@@ -252,6 +252,8 @@ def known_keys(config: SshConfig) -> KnownKeys:
 def _open(connection: fabric.Connection, config: SshConfig) -> None:
     try:
         connection.open()
+        if not connection.transport.is_authenticated():  # for Paramiko, a part of a login is one
+            raise paramiko.AuthenticationException("it asks for more than one key")
     except BaseException as error:
         transport = connection.client.get_transport()
         connection.client.close()  # Fabric closes only open connections

@@ -28,6 +28,7 @@ NO_ANSWER = "No existing session"  # Paramiko's message if a handshake is not fi
 # Paramiko's, if a channel was refused, and another thread has read the reason: Paramiko keeps one
 # for all threads.
 NO_REASON = "Unable to open channel."
+NO_LOGIN = "Authentication timeout"  # Paramiko's, if a host does not answer a login
 NO_KEY = "No authentication methods"  # Paramiko's, if there is no key to offer
 # RFC 4254's SSH_OPEN_CONNECT_FAILED: from a jump host that can't connect to the next host, and from
 # an sshd that has reached MaxSessions.
@@ -140,6 +141,8 @@ def _translate_authentication_error(host: str, error: BaseException) -> HostErro
                 f"its sshd has no algorithm in common with Fabric: {error}",
                 'set transport = "openssh" in hosts.toml',
             )
+        case paramiko.AuthenticationException() if NO_LOGIN in str(error):
+            return Unreachable(host, "it did not answer the login", words.NO_ANSWER_HINT)
         case paramiko.AuthenticationException():
             return AuthenticationFailed(host, words.REFUSED, words.REFUSED_HINT)
     return None

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import paramiko
 
+from tfdeploy.transport.ssh.client_transport import ClientTransport
+
 if TYPE_CHECKING:
     from tfdeploy.transport.ssh.known_hosts import KnownKeys
 
@@ -82,7 +84,7 @@ def transport_factory(known: KnownKeys) -> Any:
     kinds = {line.kind for line in known.keys}
 
     def create(*args: Any, **kwargs: Any) -> paramiko.Transport:
-        transport = paramiko.Transport(*args, **kwargs)
+        transport = ClientTransport(*args, **kwargs)
         options = transport.get_security_options()
         options.key_types = sorted(options.key_types, key=lambda kind: _key_type(kind) not in kinds)
         return transport
@@ -104,7 +106,8 @@ def _append_line(file: Path, line: str) -> None:
     is_in_home = file.is_relative_to(Path.home() / ".ssh") and ".." not in file.parts
     no_link = 0 if is_in_home else os.O_NOFOLLOW
     with _writing:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in reversed((file.parent, *file.parent.parents)):
+            each.mkdir(0o700, exist_ok=True)  # with parents=True those above get the umask's mode
         with open(os.open(file, os.O_RDWR | os.O_CREAT | no_link, 0o600), "r+b") as target:  # noqa: PTH123
             info = os.fstat(target.fileno())
             if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():

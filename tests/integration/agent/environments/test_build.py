@@ -83,12 +83,11 @@ def test_files_are_hard_links_to_the_cache(host):
     assert module.stat().st_nlink == 2
 
 
-@pytest.mark.slow
-def test_without_uv_pip_builds_it(host, monkeypatch):
+def test_a_host_without_uv_is_refused(host, monkeypatch):
     monkeypatch.setattr(installers, "PLACES", ())
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert host.build().packages["tiny"] == "1.0"
-    assert (folder() / "bin/pip").exists()
+    assert "no uv that runs" in host.refusal()
+    assert host.left == []
 
 
 def test_constraints_apply(host):

@@ -77,7 +77,7 @@ def use(sysfs, pid, **used_bytes):
 def test_gpus_are_listed_in_the_order_of_rocm(sysfs):
     assert vendors.resources() == {0: "gpu/AMD-4002", 1: "gpu/AMD-4003", 2: "gpu/AMD-4010"}
     (sysfs / "drm/renderD129/device/product_name").write_text("AMD Instinct MI210\n")
-    assert machine_facts.explore([], "tensorflow").gpus == {
+    assert machine_facts.explore([], "tensorflow", False).gpus == {
         "0": "AMD gfx90a",
         "1": "AMD Instinct MI210",
         "2": "AMD gfx90a",
@@ -113,7 +113,7 @@ def test_a_task_sees_its_gpus_and_hip_numbers_them_anew(sysfs, release, monkeypa
     started = []
     monkeypatch.setattr(start, "_fork_supervisor", lambda launch, inherited: started.append(launch))
     start.start_tasks([make_launch(argv=[sys.executable], gpus=[1, 2], port=None)])
-    env = started[0].env
+    env = started[0].process.env
     assert env["ROCR_VISIBLE_DEVICES"] == "1,2"
     assert env["HIP_VISIBLE_DEVICES"] == env["CUDA_VISIBLE_DEVICES"] == "0,1"
     assert "needs GPU 3, but its host has 3 GPUs" in start_refusal(gpus=[3])[0]

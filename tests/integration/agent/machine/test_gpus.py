@@ -97,7 +97,7 @@ def test_a_gpu_of_a_foreign_process_is_taken_and_the_process_is_named(provide, s
 def test_the_queue_names_the_foreign_process_that_a_run_waits_for(provide, stranger):
     stub = provide(2)
     stub.use(1, stranger, mib=71680)
-    held = places.enter([Place(stub.resource(gpu), 99, 1, "waits", "worker:0") for gpu in (0, 1)])
+    held = places.enter([Place(stub.resource(gpu), 1, 1, "waits", "worker:0") for gpu in (0, 1)])
     [waiting] = [run for run in report.list_queue().runs if run.run == "waits"]
     leases.release(held)
     assert without_age(waiting.reason) == without_age(refusal([1]))
@@ -222,8 +222,8 @@ def test_tasks_see_the_gpus_that_were_chosen(provide, stranger, release, monkeyp
         for n in range(2)
     ]
     start.start_tasks(tasks)
-    assert [launch.gpus for launch in started] == [[1], [2]]
-    assert [launch.env["CUDA_VISIBLE_DEVICES"] for launch in started] == ["1", "2"]
+    assert [launch.gpus.indexes for launch in started] == [[1], [2]]
+    assert [launch.process.env["CUDA_VISIBLE_DEVICES"] for launch in started] == ["1", "2"]
 
 
 @pytest.fixture

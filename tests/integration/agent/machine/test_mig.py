@@ -142,7 +142,7 @@ def test_a_task_sees_its_instance_by_uuid(divided, release, monkeypatch):
     monkeypatch.setattr(start, "_fork_supervisor", lambda launch, inherited: started.append(launch))
     of_all = {"gpu_choice": [0, 1, 2], "argv": [sys.executable], "port": None}
     start.start_tasks([make_launch(index=n, gpus=[n], **of_all) for n in range(3)])
-    visible = [launch.env["CUDA_VISIBLE_DEVICES"] for launch in started]
+    visible = [launch.process.env["CUDA_VISIBLE_DEVICES"] for launch in started]
     assert visible == [*INSTANCES, WHOLE]
     assert "needs GPU 3, but its host has 3 GPUs" in start_refusal(gpus=[3])[0]
 

@@ -12,7 +12,7 @@ import pytest
 from support.chief import TASK, save, seen_by_programs, start_task
 
 from tfdeploy.agent.outputs import checkpoints, held, hold, install
-from tfdeploy.shared.protocol.outputs import CHECKPOINT, Pinned, UnreadableCheckpoint
+from tfdeploy.shared.protocol.outputs import CHECKPOINT, BadUnit, Held
 
 
 @pytest.fixture
@@ -22,13 +22,13 @@ def folder(root):
     held.release_all()
 
 
-def pin(every=False):
-    *_, answer = hold.pin(*TASK, every)
-    return answer
+def held_now(every=False):
+    """Hold the newest checkpoint, or every one; return what is held."""
+    return hold.hold(*TASK, None, every)
 
 
 def names(answer):
-    return [checkpoint.name for checkpoint in answer.checkpoints]
+    return [checkpoint.path for checkpoint in answer.units]
 
 
 # Held
@@ -37,10 +37,10 @@ def names(answer):
 def test_the_newest_complete_checkpoint_is_held(folder):
     save(folder, 1)
     save(folder, 20, shards=2, keep=[1])
-    answer = pin()
-    assert answer.checkpoint_dir == os.fspath(folder)
-    [found] = answer.checkpoints
-    assert (found.name, found.step) == ("model.ckpt-20", 20)
+    answer = held_now()
+    assert answer.source == os.fspath(folder)
+    [found] = answer.units
+    assert (found.path, found.step) == ("model.ckpt-20", 20)
     assert [(file.path, file.size) for file in found.files] == [
         ("model.ckpt-20.data-00000-of-00002", 9),
         ("model.ckpt-20.data-00001-of-00002", 9),
@@ -53,47 +53,47 @@ def test_the_newest_complete_checkpoint_is_held(folder):
 def test_every_checkpoint_is_held_on_request(folder):
     save(folder, 1)
     save(folder, 2, keep=[1])
-    assert names(pin(every=True)) == ["model.ckpt-2", "model.ckpt-1"]
+    assert names(held_now(every=True)) == ["model.ckpt-2", "model.ckpt-1"]
 
 
 def test_an_incomplete_checkpoint_is_skipped(folder):
     save(folder, 1)
     save(folder, 2, keep=[1])
     (folder / "model.ckpt-2.index").unlink()
-    assert names(pin()) == ["model.ckpt-1"]
+    assert names(held_now()) == ["model.ckpt-1"]
 
 
 def test_a_checkpoint_that_the_state_file_does_not_name_is_not_held(folder):
     save(folder, 9)
     save(folder, 1)
-    assert names(pin(every=True)) == ["model.ckpt-1"]
+    assert names(held_now(every=True)) == ["model.ckpt-1"]
 
 
 def test_a_name_without_a_step_has_step_none(folder):
     for suffix in (".index", ".data-00000-of-00001"):
         (folder / f"best{suffix}").write_text("x")
     (folder / "checkpoint").write_text('model_checkpoint_path: "best"')
-    assert [found.step for found in pin().checkpoints] == [None]
+    assert [found.step for found in held_now().units] == [None]
 
 
 def test_held_files_exist_after_the_checkpoint_was_deleted(folder):
     save(folder, 1)
-    answer = pin()
+    answer = held_now()
     for file in folder.glob("model*"):
         file.unlink()
-    held_file = Path(answer.pin, "model.ckpt-1.data-00000-of-00001")
+    held_file = Path(answer.folder, "model.ckpt-1.data-00000-of-00001")
     assert held_file.read_text() == "data 1 0"
 
 
 def test_a_hold_replaces_the_previous_one_and_can_be_removed(folder):
     save(folder, 1)
-    pin()
+    held_now()
     save(folder, 2)
-    answer = pin()
-    assert all(name.startswith("model.ckpt-2.") for name in os.listdir(answer.pin))
-    hold.unpin(*TASK)
-    assert not Path(answer.pin).exists()
-    hold.unpin(*TASK)
+    answer = held_now()
+    assert all(name.startswith("model.ckpt-2.") for name in os.listdir(answer.folder))
+    hold.end_hold([answer.folder])
+    assert not Path(answer.folder).exists()
+    hold.end_hold([answer.folder])
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
@@ -108,7 +108,7 @@ def test_only_regular_files_are_held(folder, kind, tmp_path):
         os.mkfifo(index)
     else:
         index.mkdir()
-    assert pin().checkpoints == []
+    assert held_now().units == []
 
 
 @pytest.mark.parametrize("state", [None, "", "garbage", b"\xff\xfe"])
@@ -117,22 +117,22 @@ def test_without_a_readable_state_file_there_is_no_checkpoint(folder, state):
     (folder / "checkpoint").unlink()
     if state is not None:
         (folder / "checkpoint").write_bytes(state if isinstance(state, bytes) else state.encode())
-    assert pin().checkpoints == []
+    assert held_now().units == []
 
 
 def test_a_missing_directory_has_no_checkpoints(folder):
     folder.rmdir()
-    assert pin().checkpoints == []
+    assert held_now().units == []
 
 
 def test_a_task_that_was_never_started_has_no_checkpoints(root):
-    assert pin() == Pinned(checkpoint_dir="", pin="", checkpoints=[], bad=[])
+    assert held_now() == Held("", [], [])
 
 
 def test_an_absolute_checkpoint_directory_is_used(root, tmp_path):
     elsewhere = start_task(root, os.fspath(tmp_path / "shared"))
     save(elsewhere, 3)
-    assert names(pin()) == ["model.ckpt-3"]
+    assert names(held_now()) == ["model.ckpt-3"]
 
 
 class Trainer(threading.Thread):
@@ -198,8 +198,8 @@ def test_a_checkpoint_that_is_being_deleted_is_skipped_for_the_newer_one(folder,
         return list_after_save(path) if path == os.fspath(folder) else real(path)
 
     monkeypatch.setattr(os, "listdir", list_first)
-    found = pin().checkpoints
-    assert [(each.name, len(each.files)) for each in found] == [("model.ckpt-2", 3)]
+    found = held_now().units
+    assert [(each.path, len(each.files)) for each in found] == [("model.ckpt-2", 3)]
 
 
 def test_a_checkpoint_is_always_found_while_one_exists(training):
@@ -211,7 +211,7 @@ def test_holding_changes_nothing_that_the_task_sees(folder, reader):
     save(folder, 1)
     save(folder, 2, keep=[1])
     before = seen_by_programs(folder.parent)
-    assert all(found.verified for found in pin(every=True).checkpoints)
+    assert all(found.verified for found in held_now(every=True).units)
     assert seen_by_programs(folder.parent) == before
 
 
@@ -223,8 +223,9 @@ def test_more_checkpoints_are_held_than_the_usual_limit_of_open_files_allows(fol
         save(folder, step, keep=range(1, step))
     resource.setrlimit(resource.RLIMIT_NOFILE, few)
     try:
-        assert len(names(pin(every=True))) == 99
-        hold.unpin(*TASK)
+        answer = held_now(every=True)
+        assert len(names(answer)) == 99
+        hold.end_hold([answer.folder])
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == few
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -260,23 +261,23 @@ def damage(folder, step):
 
 def test_a_checkpoint_that_was_read_completely_is_verified(folder, reader):
     save(folder, 1)
-    answer = pin()
-    assert [found.verified for found in answer.checkpoints] == [True]
+    answer = held_now()
+    assert [found.verified for found in answer.units] == [True]
     assert answer.bad == []
 
 
 def test_a_verified_checkpoint_is_not_read_again(folder, reader):
     save(folder, 1)
-    assert pin().checkpoints[0].verified
+    assert held_now().units[0].verified
     reader.write_text("main = lambda prefixes: 3")
-    assert pin().checkpoints[0].verified
+    assert held_now().units[0].verified
 
 
 def test_a_verified_checkpoint_that_has_changed_is_read_again(folder, reader):
     save(folder, 1)
-    assert pin().checkpoints[0].verified
+    assert held_now().units[0].verified
     damage(folder, 1)
-    assert [bad.name for bad in pin().bad] == ["model.ckpt-1"]
+    assert [bad.path for bad in held_now().bad] == ["model.ckpt-1"]
 
 
 def test_the_next_older_good_checkpoint_replaces_a_bad_one(folder, reader):
@@ -284,20 +285,18 @@ def test_the_next_older_good_checkpoint_replaces_a_bad_one(folder, reader):
         save(folder, step, keep=range(1, step))
     damage(folder, 2)
     damage(folder, 3)
-    answer = pin()
+    answer = held_now()
     assert names(answer) == ["model.ckpt-1"]
-    assert answer.bad == [
-        UnreadableCheckpoint(f"model.ckpt-{step}", "DataLossError: torn") for step in (3, 2)
-    ]
+    assert answer.bad == [BadUnit(f"model.ckpt-{step}", "DataLossError: torn") for step in (3, 2)]
 
 
 def test_bad_checkpoints_are_skipped_if_every_one_is_held(folder, reader):
     for step in (1, 2, 3):
         save(folder, step, keep=range(1, step))
     damage(folder, 2)
-    answer = pin(every=True)
+    answer = held_now(every=True)
     assert names(answer) == ["model.ckpt-3", "model.ckpt-1"]
-    assert [bad.name for bad in answer.bad] == ["model.ckpt-2"]
+    assert [bad.path for bad in answer.bad] == ["model.ckpt-2"]
 
 
 def test_checkpoints_older_than_the_first_good_one_are_not_read(folder, reader):
@@ -305,24 +304,24 @@ def test_checkpoints_older_than_the_first_good_one_are_not_read(folder, reader):
         save(folder, step, keep=range(1, step))
     damage(folder, 3)
     damage(folder, 1)
-    answer = pin()
+    answer = held_now()
     assert names(answer) == ["model.ckpt-2"]
-    assert [bad.name for bad in answer.bad] == ["model.ckpt-3"]
+    assert [bad.path for bad in answer.bad] == ["model.ckpt-3"]
 
 
 def test_no_checkpoint_is_held_if_all_are_bad(folder, reader):
     save(folder, 1)
     damage(folder, 1)
-    answer = pin()
-    assert (names(answer), [bad.name for bad in answer.bad]) == ([], ["model.ckpt-1"])
+    answer = held_now()
+    assert (names(answer), [bad.path for bad in answer.bad]) == ([], ["model.ckpt-1"])
 
 
 @pytest.mark.parametrize("text", ["main = lambda prefixes: 3", "1 / 0"])
 def test_a_checkpoint_is_held_but_not_verified_without_tensorflow(folder, reader, text):
     save(folder, 1)
     reader.write_text(text)
-    answer = pin()
-    assert [found.verified for found in answer.checkpoints] == [False]
+    answer = held_now()
+    assert [found.verified for found in answer.units] == [False]
     assert answer.bad == []
 
 
@@ -410,4 +409,4 @@ def test_install_moves_a_checkpoint_beside_others_and_names_it_as_the_newest(fol
     written = os.listdir(incoming)
     install.install(os.fspath(incoming), os.fspath(folder), "model.ckpt-2", CHECKPOINT, written)
     assert os.listdir(incoming) == []
-    assert names(pin(every=True)) == ["model.ckpt-2", "model.ckpt-9"]
+    assert names(held_now(every=True)) == ["model.ckpt-2", "model.ckpt-9"]

@@ -36,11 +36,21 @@ def replica_dir():
 
 
 def find_newest(*tasks, checkpoint_dir="checkpoints"):
-    return hold.newest(*RUN, [*tasks], checkpoint_dir).copies
+    """Return what is held of each place that has a checkpoint."""
+    copies = hold.hold_copies(*RUN, [*tasks], checkpoint_dir).copies
+    return [place for place in copies if place.units]
+
+
+def checkpoints(found):
+    return [checkpoint for place in found for checkpoint in place.units]
 
 
 def steps(found):
-    return [copy.step for copy in found]
+    return [checkpoint.step for checkpoint in checkpoints(found)]
+
+
+def end_hold(found):
+    return hold.end_hold([place.folder for place in found])
 
 
 def texts(folder):
@@ -62,8 +72,8 @@ def test_the_newest_copies_of_the_task_and_of_the_replica_are_found(root):
     save(replica_dir(), 19)
     found = find_newest(CHIEF)
     assert steps(found) == [20, 19]
-    assert [copy.name for copy in found] == ["model.ckpt-20", "model.ckpt-19"]
-    assert [(file.path, file.size) for file in found[0].files] == [
+    assert [copy.path for copy in checkpoints(found)] == ["model.ckpt-20", "model.ckpt-19"]
+    assert [(file.path, file.size) for file in found[0].units[0].files] == [
         ("model.ckpt-20.data-00000-of-00001", 9), ("model.ckpt-20.index", 8),
         ("model.ckpt-20.meta", 7),
     ]  # fmt: skip
@@ -90,21 +100,22 @@ def test_an_incomplete_checkpoint_is_not_a_copy(root):
     assert steps(find_newest(CHIEF)) == [1]
 
 
-def test_found_copies_are_held_until_unhold(root):
+def test_found_copies_are_held_until_their_hold_ends(root):
     save(checkpoint_dir_of(), 7)
     save(replica_dir(), 3)
     found = find_newest(CHIEF)
     for folder in (checkpoint_dir_of(), replica_dir()):
         for file in folder.glob("model*"):
             file.unlink()
-    for copy in found:
-        assert texts(copy.folder)[f"model.ckpt-{copy.step}.index"] == f"index {copy.step}"
-    hold.unhold(*RUN, [CHIEF], "checkpoints")
+    for place, step in zip(found, steps(found), strict=True):
+        assert texts(place.folder)[f"model.ckpt-{step}.index"] == f"index {step}"
+    assert end_hold(found) == Done()
     assert not any(os.path.exists(copy.folder) for copy in found)
 
 
-def test_unhold_without_copies_is_no_error(root):
-    assert hold.unhold(*RUN, [CHIEF], "checkpoints") == Done()
+def test_only_what_an_agent_holds_is_released(root, tmp_path):
+    assert hold.end_hold([os.fspath(tmp_path)]) == Done()
+    assert tmp_path.exists()
 
 
 def test_a_search_for_copies_changes_nothing_in_their_folders(root):
@@ -120,9 +131,10 @@ def test_a_shared_checkpoint_directory_is_searched_by_a_host_without_the_run(roo
     shared = tmp_path / "shared"
     shared.mkdir()
     save(shared, 7)
-    assert steps(find_newest(CHIEF, checkpoint_dir=os.fspath(shared))) == [7]
+    found = find_newest(CHIEF, checkpoint_dir=os.fspath(shared))
+    assert steps(found) == [7]
     assert (root / "p").stat().st_mode & 0o077 == 0
-    hold.unhold(*RUN, [CHIEF], os.fspath(shared))
+    end_hold(found)
     assert not Path(paths.run(*RUN)).exists()
 
 

@@ -48,8 +48,9 @@ def environments(home, tmp_path, monkeypatch):
     return make
 
 
-def found(pythons=()):
-    return {p.path: p.framework for p in machine_facts.explore([*pythons], "tensorflow").pythons}
+def found(pythons=(), *, is_controller=False):
+    facts = machine_facts.explore([*pythons], "tensorflow", is_controller)
+    return {p.path: p.framework for p in facts.pythons}
 
 
 @pytest.mark.parametrize(
@@ -73,14 +74,43 @@ def test_the_python_of_a_clone_is_not_run_unasked(environments, home, clone, tri
     assert found() == ({"~/project/.venv/bin/python": "2.21.0"} if tried else {})
 
 
+def test_the_python_of_a_clone_outside_of_the_home_is_not_run_unasked(
+    environments, home, monkeypatch
+):
+    environments("opt/clone/.venv")
+    (home / "opt/clone/.git").mkdir()
+    outside = str(home / "opt/*/.venv")
+    monkeypatch.setattr(machine_facts, "ENVIRONMENTS", (outside,))
+    (home / "user").mkdir()
+    monkeypatch.setenv("HOME", str(home / "user"))
+    assert found() == {}
+
+
+@pytest.mark.parametrize(
+    ("folder", "tried"),
+    [
+        *((each, False) for each in ("demo", "demo/.venv", "demo/venv", "demo/envs/a", ".venv")),
+        *((each, True) for each in (".virtualenvs/a", ".conda/envs/a", "miniconda3/envs/listed")),
+    ],
+)
+def test_on_the_controller_no_python_is_run_that_an_archive_may_have_brought(
+    environments, home, folder, tried
+):
+    environments(folder)
+    (home / ".conda").mkdir(exist_ok=True)
+    (home / ".conda/environments.txt").write_text(f"relative\n\n{home}/miniconda3/envs/listed\n")
+    assert found(is_controller=True) == ({f"~/{folder}/bin/python": "2.21.0"} if tried else {})
+    assert found() != {}
+
+
 def test_the_environment_of_another_framework_is_found(environments, home):
     environments("tf")
     [packages] = home.glob("tf/lib/python3*/site-packages")
     (packages / "torch").mkdir()
     (packages / "torch-2.9.1.dist-info").mkdir()
     (packages / "torch-2.9.1.dist-info/METADATA").write_text("Name: torch\nVersion: 2.9.1\n")
-    assert [p.framework for p in machine_facts.explore([], "torch").pythons] == ["2.9.1"]
-    assert not machine_facts.explore([], "jax").pythons
+    assert [p.framework for p in machine_facts.explore([], "torch", False).pythons] == ["2.9.1"]
+    assert not machine_facts.explore([], "jax", False).pythons
 
 
 def test_an_environment_without_tensorflow_is_skipped(environments):
@@ -109,12 +139,12 @@ def test_a_broken_python_is_skipped(environments, home):
 def test_the_python_of_the_path_is_named_python3(monkeypatch):
     python = shutil.which("python3", path="/usr/local/bin:/usr/bin")
     monkeypatch.setenv("PATH", os.path.dirname(python))
-    first = machine_facts.explore([], "tensorflow").pythons[0]
+    first = machine_facts.explore([], "tensorflow", False).pythons[0]
     assert first.path == "python3"
 
 
 def test_the_size_and_the_addresses_are_those_of_this_machine():
-    facts = machine_facts.explore([], "tensorflow")
+    facts = machine_facts.explore([], "tensorflow", False)
     assert facts.cpus == len(os.sched_getaffinity(0))
     assert facts.memory_bytes > 1 << 28
     assert not [address for address in facts.addresses if address.startswith(("127.", "::1"))]

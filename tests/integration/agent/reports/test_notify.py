@@ -22,8 +22,8 @@ DOCUMENT = json.dumps({"text": "p: run r succeeded after 1s"}).encode()
 SAVE = "import os, pathlib, sys; pathlib.Path('got').write_text(sys.stdin.read())"
 
 
-def send(target, folder, **env):
-    return notify.send([*target], DOCUMENT, {**os.environ, **env}, str(folder))
+def send(target, folder, limit_s=notify.LIMIT_S, **env):
+    return notify.send([*target], DOCUMENT, {**os.environ, **env}, str(folder), limit_s)
 
 
 def python(code):
@@ -63,14 +63,13 @@ def test_only_the_end_of_a_long_output_is_kept(tmp_path):
     assert len(failed.value.output) <= notify.OUTPUT_BYTES
 
 
-def test_a_command_that_hangs_is_killed_with_its_children(tmp_path, monkeypatch):
-    monkeypatch.setattr(notify, "LIMIT_S", 1.0)
+def test_a_command_that_hangs_is_killed_with_its_children(tmp_path):
     code = (
         "import os, subprocess, sys, time; child = subprocess.Popen(['sleep', '3000']);"
         "print(os.getpid(), child.pid, flush=True); time.sleep(3000)"
     )
     with pytest.raises(notify.NotSent) as failed:
-        send(python(code), tmp_path)
+        send(python(code), tmp_path, limit_s=1.0)
     assert failed.value.reason == "killed after 1 s"
     for pid in failed.value.output.split():
         until(lambda pid=pid: not alive(int(pid)), f"the end of {pid}")
@@ -117,10 +116,9 @@ def test_a_redirect_is_not_followed(tmp_path, code):
     assert (server.gets, foreign.gets, foreign.posts) == ([], [], [])
 
 
-def test_a_url_that_never_answers_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(notify, "LIMIT_S", 1.0)
+def test_a_url_that_never_answers_is_given_up(tmp_path):
     with webhook() as server, pytest.raises(notify.NotSent, match=r"^no answer within 1 s$"):
-        send([server.url + SLOW], tmp_path)
+        send([server.url + SLOW], tmp_path, limit_s=1.0)
 
 
 SLOW_HOST = """

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.builders import make_launch, start_python
+from support.builders import change_launch, make_launch, start_python
 from support.ports import free_port
 from support.refusals import start_refusal
 
@@ -17,7 +17,6 @@ from tfdeploy.agent.machine import leases
 from tfdeploy.agent.queue import resources
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import start
-from tfdeploy.shared.protocol.record import replace
 
 HOLD = """
 import sys, time
@@ -57,7 +56,7 @@ def test_a_lease_of_another_run_is_refused_at_once_and_names_the_run(release, ho
 
 
 def test_a_lease_of_a_concurrent_start_is_waited_for(release, hold_lease, monkeypatch):
-    monkeypatch.setattr(resources, "LEASE_WAIT_S", 0.2)
+    monkeypatch.setattr(resources, "HANDOVER_S", 0.2)
     port = free_port()
     other = hold_lease(f"port/{port}")
     with pytest.raises(Refusal, match=f"^port {port} is taken by pid {other.pid}, ") as refused:
@@ -136,8 +135,8 @@ def test_a_run_waits_only_for_gpus_that_exist(release, gpus, monkeypatch):
 
     monkeypatch.setattr(resources, "enter_queue", enter_queue)
     with pytest.raises(Refusal, match=r"^nothing starts$"):
-        start.start_tasks([replace(launch, submitted=1) for launch in choosing()])
-    assert [launch.gpu_choice for launch in waiting] == [[0, 1, 2]] * 3
+        start.start_tasks([change_launch(launch, submitted=1) for launch in choosing()])
+    assert [launch.gpus.choice for launch in waiting] == [[0, 1, 2]] * 3
 
 
 def test_existing_gpus_are_accepted(release, gpus):

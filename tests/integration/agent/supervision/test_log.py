@@ -9,25 +9,17 @@ from pathlib import Path
 
 import pytest
 from support.small_disk import small_disk
-from support.task_log import SMALL, contents, write
+from support.task_log import FEW_BYTES, PATIENT, SMALL, contents, write
 
-from tfdeploy.agent.supervision import log as logs
 from tfdeploy.agent.supervision.log import TaskLog
 
 PACKAGE = os.fspath(Path(__file__).parents[4])
 
 
-@pytest.fixture(autouse=True)
-def long_flush(monkeypatch):
-    """These tests read what was flushed: a busy machine must not cut the flush short."""
-    monkeypatch.setattr(logs, "FLUSH_S", 60.0)
-
-
 @pytest.fixture
-def log(tmp_path, monkeypatch):
+def log(tmp_path):
     """A log of a few kilobytes."""
-    monkeypatch.setattr(logs, "CHUNK", SMALL)
-    return TaskLog(os.fspath(tmp_path / "ps-0.log"), 2 * SMALL)
+    return TaskLog(os.fspath(tmp_path / "ps-0.log"), 2 * SMALL, FEW_BYTES)
 
 
 # A full disk
@@ -36,15 +28,13 @@ def log(tmp_path, monkeypatch):
 FILL = """
 import os, resource, sys, time
 sys.path.insert(0, sys.argv[1])
-from tfdeploy.agent.supervision import log as logs
-from tfdeploy.agent.supervision.log import TaskLog
-logs.FLUSH_S = 60.0
+from tfdeploy.agent.supervision.log import Buffers, TaskLog
 """
 
 
 def test_a_full_disk_costs_lines_and_the_log_says_how_many_bytes(tmp_path):
     with small_disk(tmp_path / "disk", 1024) as disk:
-        log = TaskLog(os.fspath(disk / "log"), 1 << 30)
+        log = TaskLog(os.fspath(disk / "log"), 1 << 30, PATIENT)
         (disk / "checkpoint").write_bytes(b"x" * 700_000)
         write(log, *[b"y" * 999 + b"\n"] * 400)
         assert log.tail.endswith(b"y\n")
@@ -59,7 +49,7 @@ def test_a_full_disk_costs_lines_and_the_log_says_how_many_bytes(tmp_path):
 def test_a_file_that_cannot_grow_does_not_block_the_task(tmp_path):
     """Needs no disk of its own: the kernel refuses every byte beyond a limit."""
     code = FILL + (
-        "log = TaskLog(sys.argv[2], 1 << 30)\n"
+        "log = TaskLog(sys.argv[2], 1 << 30, Buffers(flush_s=60.0))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))\n"
         "for _ in range(50):\n"
         "    os.write(log.descriptor, b'x' * 100_000)\n"

@@ -73,7 +73,7 @@ def test_workers_end_after_the_chief_without_a_limit(run):
 
 def test_a_worker_that_waits_for_its_restart_ends_with_the_run(run):
     crash = "become_ready(); sys.exit(7)"
-    policy = make_policy(exits=[7], delay_s=3600.0, max_delay_s=3600.0)
+    policy = make_policy(exits=[7], delay_s=60.0)
     chief = "become_ready(); wait_until('BACKOFF', 'worker-1')"
     ps, worker, chief = wait_for_ends(run(chief, worker=crash, linger_s=None, policy=policy))
     reason = "exit 7; not restarted: the run has ended: worker:0 succeeded"

@@ -13,7 +13,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.builders import make_heartbeat_settings, make_launch, make_policy
+from support.builders import (
+    NOBODY_UID,
+    end_processes,
+    make_heartbeat_settings,
+    make_launch,
+    make_policy,
+    start_python,
+)
 from support.ports import free_port
 
 from integration.agent.supervised_task import RUN_FOREVER, RUN_UNTIL_LET_END, is_alive
@@ -117,7 +124,7 @@ def test_a_full_disk_during_an_earlier_attempt_does_not_explain_a_later_end(supe
         "become_ready(); os.kill(os.getpid(), 9) if first else sys.exit(7)",
         policy=make_policy(delay_s=0.1, exits=[7, "signals"], attempts=1),
     )
-    assert task.wait_for_end().reason == "exit 7; its one restart within 3600 s is used up"
+    assert task.wait_for_end().reason == "exit 7; its one restart within an hour is used up"
 
 
 def test_a_task_that_is_never_ready_is_ended(supervise):
@@ -259,6 +266,24 @@ def test_a_port_opened_by_another_process_does_not_make_a_task_ready(supervise):
         assert silent.wait_for_end().reason == "not READY within 0.3 s"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_who_has_taken_the_port_after_the_start_is_named(supervise):
+    """A lease is known to tfdeploy alone; before a task listens, or while it is restarted, its port
+    is free for everybody."""
+    stranger = start_python(
+        f"import os, socket, time; os.setuid({NOBODY_UID})\n"
+        "taken = socket.create_server(('', 0)); print(taken.getsockname()[1], flush=True)\n"
+        "time.sleep(600)"
+    )
+    try:
+        task = run_alone(supervise, "serve()", port=int(stranger.first_line))
+        state = task.wait_for_end()
+    finally:
+        end_processes([stranger])
+    words = f"exit 1; port {stranger.first_line} is taken by a process of another user (nobody)"
+    assert state.reason.startswith(words) and state.state == "FAILED"
+
+
 def test_a_server_that_answers_with_the_name_in_its_launch_is_ready(supervise):
     task = run_alone(supervise, "serve()", name="worker:0")
     assert task.reaches("READY")
@@ -306,7 +331,7 @@ def test_the_log_has_the_output_of_both_attempts(supervise):
     task = run_alone(supervise, code, policy=make_policy(attempts=1, delay_s=0.1))
     ended = task.wait_for_end()
     assert (ended.state, ended.restarts) == ("FAILED", 1)
-    assert ended.reason == "exit 137; its one restart within 3600 s is used up"
+    assert ended.reason == "exit 137; its one restart within an hour is used up"
     assert task.log == "attempt 1\nattempt 2\n"
 
 

@@ -8,15 +8,20 @@ import secrets
 import signal
 
 import pytest
-from support.builders import end_processes, eventually, make_heartbeat_settings, start_python
+from support.builders import (
+    change_launch,
+    end_processes,
+    eventually,
+    make_heartbeat_settings,
+    start_python,
+)
 from support.ports import free_port
 
 from integration.agent.supervised_task import PACKAGE, SupervisedTask
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import leases
 from tfdeploy.agent.queue import places, report
-from tfdeploy.shared.protocol.record import replace
-from tfdeploy.shared.records import PROCESS
+from tfdeploy.shared.records import HIGH, NORMAL, PROCESS
 
 SLEEP = "time.sleep(600)"
 SOON_S = 4.0  # after this silence, a run of which a supervisor is lost lets others pass
@@ -35,7 +40,7 @@ def submit(root):
     tasks = []
 
     def start(
-        submitted, *resources, priority=0, reverse=False, orphan_timeout_s=60.0, limit_s=None
+        submitted, *resources, priority=NORMAL, reverse=False, orphan_timeout_s=60.0, limit_s=None
     ):
         names = [f"worker:{index}" for index, _ in enumerate(resources)]
         settings = make_heartbeat_settings(
@@ -95,7 +100,7 @@ def test_a_run_with_a_higher_priority_gets_what_one_that_waits_holds(submit, gpu
     held = leases.acquire(gpus[1:])
     big = submit(1, *gpus)
     assert holds(big[0], gpus[0])
-    assert have_started(submit(2, gpus[0], priority=1))
+    assert have_started(submit(2, gpus[0], priority=HIGH))
     assert states(big) == ["QUEUED", "QUEUED"]
     leases.release(held)
     assert holds(big[1], gpus[1])
@@ -173,9 +178,9 @@ def test_a_task_that_is_stopped_while_its_run_starts_leaves_nothing(submit, gpus
 def test_a_stranger_with_the_name_of_a_place_ends_no_run(submit, gpus):
     held = leases.acquire(gpus[:1])
     [task] = submit(1, gpus[0])
-    moved = replace(task.launch, priority=5)
-    stranger = leases.acquire([place.lease for place in places.places_of(moved, 5)])
-    report.move("p", task.launch.run, "worker:0", 5)
+    moved = change_launch(task.launch, priority=HIGH)
+    stranger = leases.acquire([place.lease for place in places.places_of(moved, HIGH)])
+    report.move("p", task.launch.run, "worker:0", HIGH)
     leases.release(held)
     assert have_started([task])
     leases.release(stranger)
@@ -198,7 +203,7 @@ import os, sys, time
 sys.path.insert(0, sys.argv[1])
 from tfdeploy.agent.queue import places
 os.setuid(int(sys.argv[3]))
-own = [places.Place(sys.argv[2], 99 - n % 3, 1000 + n, "r{:02d}".format(n), "worker:0")
+own = [places.Place(sys.argv[2], n % 2, 1000 + n, "r{:02d}".format(n), "worker:0")
           for n in map(int, sys.argv[4:])]
 held = places.enter(own)
 print("waits", flush=True)
@@ -211,7 +216,7 @@ time.sleep(600)
     ]
     try:
         found = [place for place in places.all_places() if place.resource == gpus[0]]
-        expected = sorted(range(50), key=lambda n: (-(n % 3), n))
+        expected = sorted(range(50), key=lambda n: (n % 2, n))
         assert [place.run for place in found] == [f"r{n:02d}" for n in expected]
         users = {places.holder(place).user for place in found}
         assert users == {str(70_000 + user) for user in range(5)}

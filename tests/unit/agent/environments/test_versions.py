@@ -7,10 +7,9 @@ import platform
 import sys
 from importlib import metadata
 
-from support.builders import make_launch
+from support.builders import change_launch, make_launch
 
 from tfdeploy.agent.environments import versions
-from tfdeploy.shared.protocol.record import replace
 
 
 def virtual_environment(folder, config, *distributions):
@@ -59,7 +58,7 @@ def test_only_frameworks_of_tasks_with_peers_are_compared(tmp_path):
     launch = make_launch(argv=[str(tmp_path / "a/bin/python")], port=2222)
     found = versions.of_frameworks([launch, make_launch(argv=["/bin/sh"])])
     assert found == {"tensorflow": "2.16.1", "torch": "2.3.0+cu121"}
-    assert not versions.of_frameworks([replace(launch, port=None)])
+    assert not versions.of_frameworks([change_launch(launch, port=None)])
 
 
 def test_of_another_program_only_the_drivers_are_known(tmp_path, monkeypatch):

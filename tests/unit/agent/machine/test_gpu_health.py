@@ -134,11 +134,8 @@ def test_what_is_no_listing_says_nothing(listing):
         ("(PCI:0000:00:06): 43, pid=2743, name=python3, channel 0x0000000a", {}),
     ],
 )
-def test_xids_are_read_from_lines_of_the_kernel(tmp_path, monkeypatch, message, found):
+def test_xids_are_read_from_lines_of_the_kernel(tmp_path, message, found):
     log = tmp_path / "kmsg"
     log.write_text(f"6,1,2,-;NVRM: Xid {message}\n")
-    monkeypatch.setattr(gpu_health, "KERNEL_LOG", str(log))
-    monkeypatch.setattr(gpu_health, "MAX_RECORDS", 1)
-    assert gpu_health.xids() == found
-    monkeypatch.setattr(gpu_health, "KERNEL_LOG", str(tmp_path / "missing"))
-    assert gpu_health.xids() == {}
+    assert gpu_health.xids(str(log)) == found
+    assert gpu_health.xids(str(tmp_path / "missing")) == {}

@@ -56,17 +56,16 @@ def test_a_port_without_listener_is_not_attributed_to_another_user():
 
 
 @pytest.fixture
-def four_candidates(monkeypatch):
+def four_candidates():
     """Four free ports, the only candidates."""
-    monkeypatch.setattr(ports, "CANDIDATES", sorted(free_ports(4)))
-    return ports.CANDIDATES
+    return sorted(free_ports(4))
 
 
-def test_chosen_ports_are_free_and_distinct(monkeypatch):
-    monkeypatch.setattr(ports, "CANDIDATES", free_ports(40))
-    chosen = ports.choose(20)
+def test_chosen_ports_are_free_and_distinct():
+    candidates = free_ports(40)
+    chosen = ports.choose(20, candidates)
     assert len(set(chosen)) == 20
-    assert set(chosen) <= set(ports.CANDIDATES)
+    assert set(chosen) <= set(candidates)
     assert all(ports.is_free(port) for port in chosen)
 
 
@@ -74,18 +73,18 @@ def test_ports_with_a_listener_or_a_lease_are_not_chosen(four_candidates):
     held = leases.acquire([f"port/{four_candidates[2]}"])
     with socket.create_server(("", four_candidates[1])):
         for _ in range(5):
-            assert set(ports.choose(2)) == {four_candidates[0], four_candidates[3]}
+            assert set(ports.choose(2, four_candidates)) == {four_candidates[0], four_candidates[3]}
     leases.release(held)
-    assert set(ports.choose(4)) == set(four_candidates)
+    assert set(ports.choose(4, four_candidates)) == set(four_candidates)
 
 
 def test_the_search_starts_at_a_random_port(four_candidates):
-    assert len({ports.choose(1)[0] for _ in range(60)}) > 1
+    assert len({ports.choose(1, four_candidates)[0] for _ in range(60)}) > 1
 
 
 def test_more_ports_than_are_free_are_refused(four_candidates):
     with socket.create_server(("", four_candidates[0])), pytest.raises(Refusal) as refused:
-        ports.choose(4)
+        ports.choose(4, four_candidates)
     assert refused.value.message == (
         f"fewer than 4 ports from {four_candidates[0]} to {four_candidates[3]} are free"
     )

@@ -20,7 +20,7 @@ from tfdeploy.agent.machine import lock
 from tfdeploy.agent.outputs import hold, listing
 from tfdeploy.agent.releases import work_directory
 from tfdeploy.shared import records, units
-from tfdeploy.shared.protocol.outputs import MissingPath, UnitToHold
+from tfdeploy.shared.protocol.outputs import MissingPath, Unit
 from tfdeploy.shared.protocol.record import to_json
 from tfdeploy.shared.records import TaskState
 
@@ -238,7 +238,7 @@ def test_files_of_an_absolute_folder_are_listed_with_absolute_paths(root, tmp_pa
     write(tmp_path, "scratch/a.txt")
     start_task(root, folders=[tmp_path / "scratch"])
     assert [*list_outputs()] == [f"{tmp_path}/scratch/a.txt"]
-    [one] = hold_outputs().held
+    [one] = hold_outputs().units
     assert one.files[0].path == f"{tmp_path}/scratch/a.txt".lstrip("/")
 
 
@@ -293,16 +293,16 @@ def test_what_is_neither_file_nor_folder_is_named_except_links_to_what_stays(wor
 # Complete
 
 
-def test_complete_files_are_held_with_their_hashes_until_let_go(work):
+def test_complete_files_are_held_with_their_hashes_until_their_hold_ends(work):
     keras(work / "best.keras")
     write(work, "a.csv", text="1,2")
     answer = hold_outputs()
     assert answer.bad == []
-    digests = {one.path: one.files[0].sha256 for one in answer.held}
+    digests = {one.path: one.files[0].sha256 for one in answer.units}
     assert digests["a.csv"] == hashlib.sha256(b"1,2").hexdigest()
-    assert {file.name for file in Path(answer.pin).iterdir()} == {"best.keras", "a.csv"}
-    hold.let_go(*TASK)
-    assert not Path(answer.pin).exists()
+    assert {file.name for file in Path(answer.folder).iterdir()} == {"best.keras", "a.csv"}
+    hold.end_hold([answer.folder])
+    assert not Path(answer.folder).exists()
 
 
 @pytest.mark.parametrize("is_live", [True, False])
@@ -365,7 +365,7 @@ def test_a_saved_model_without_all_variables_is_bad(work):
 
 def test_a_file_that_was_removed_is_reported(work):
     write(work, "a.csv")
-    answer = hold.hold(*TASK, [UnitToHold("b", "file", ["b"])])
+    answer = hold.hold(*TASK, [Unit("b", "file", {"b": (1, 1)})], False)
     assert errors(answer) == {"b": "it was removed meanwhile"}
 
 
@@ -388,7 +388,7 @@ def test_a_file_that_a_running_task_is_writing_is_copied_again(work, monkeypatch
     answer = hold_outputs()
     assert answer.bad == []
     (work / "best.keras").write_bytes(b"")
-    assert (Path(answer.pin) / "best.keras").read_bytes() == data
+    assert (Path(answer.folder) / "best.keras").read_bytes() == data
 
 
 # Found by path

@@ -17,7 +17,7 @@ from tfdeploy.agent.machine import leases
 from tfdeploy.agent.machine.sockets import DeadlineSocket
 from tfdeploy.agent.preflight import links
 from tfdeploy.agent.refusal import Refusal
-from tfdeploy.agent.supervision import signing
+from tfdeploy.agent.supervision.heartbeat import signing
 
 MAX_BYTES = 1 << 30
 SECRET = "s" * 32

@@ -47,7 +47,7 @@ def wait(take):
 
     def wait(run, *resources, submitted=1, tasks=1):
         names = [f"worker:{index}" for index in range(tasks)]
-        own = [Place(each, 99, submitted, run, task) for each in resources for task in names]
+        own = [Place(each, 1, submitted, run, task) for each in resources for task in names]
         take(*(place.lease for place in own))
         return own
 

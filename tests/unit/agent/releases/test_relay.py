@@ -10,6 +10,7 @@ import threading
 from contextlib import ExitStack
 
 import pytest
+from cryptography import x509
 from support.builders import eventually
 from support.ports import free_port
 
@@ -55,6 +56,12 @@ def become_another_host(root, monkeypatch, tmp_path):
 
 def fetch(port, key=KEY):
     return relay.fetch("p", ID, "127.0.0.1", port, key).wrong
+
+
+def test_a_clock_that_is_years_off_refuses_no_certificate():
+    certificate = x509.load_pem_x509_certificate(KEY[KEY.index("-----BEGIN CERT") :].encode())
+    valid = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    assert [each.year for each in valid] == [1970, 9999]
 
 
 def test_another_host_fetches_the_whole_release(tree, become_another_host):

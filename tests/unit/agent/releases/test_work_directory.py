@@ -12,7 +12,8 @@ import pytest
 from support.builders import make_launch
 from support.releases import write_manifest
 
-from tfdeploy.agent.releases import copies, copy_release, work_directory
+from tfdeploy.agent.releases import copy_release, release_files, work_directory
+from tfdeploy.agent.releases.copy_release import CopyLimits
 from tfdeploy.shared import filesystem
 
 
@@ -22,11 +23,12 @@ def write(folder, *names, text=""):
         (folder / name).write_text(text)
 
 
-def fill(release, work, **changes):
+def fill(release, work, limits=copy_release.LIMITS, **changes):
     """Fill a task's directory; return {path: what it links to}, with "" for a regular file."""
     write_manifest(release)
     work.mkdir(exist_ok=True)
-    work_directory.fill(make_launch(**{"checkpoint_dir": "out", **changes}), os.fspath(work))
+    launch = make_launch(**{"checkpoint_dir": "out", **changes})
+    work_directory.fill(launch, os.fspath(work), limits)
     return {
         path.relative_to(work).as_posix(): os.readlink(path) if path.is_symlink() else ""
         for path in work.rglob("*")
@@ -81,14 +83,12 @@ def test_a_file_in_the_place_of_a_folder_above_the_checkpoints_is_not_copied(rel
     [(0, 1000, False), (1 << 62, 1000, True), (0, 120, True)],
 )
 def test_large_files_are_hard_links_if_copies_would_fill_the_disk_or_are_too_large(
-    release, work, monkeypatch, free_bytes, most_bytes, is_linked
+    release, work, free_bytes, most_bytes, is_linked
 ):
     write(release, "weights", text="x" * 100)
     write(release, "train.py", text="x" * 50)
-    monkeypatch.setattr(copy_release, "COPIED_BYTES", 100)
-    monkeypatch.setattr(copy_release, "MAX_COPIED_BYTES", most_bytes)
-    monkeypatch.setattr(copy_release, "FREE_BYTES", free_bytes)
-    assert fill(release, work) == {"run": "", "train.py": "", "weights": ""}
+    limits = CopyLimits(100, most_bytes, free_bytes)
+    assert fill(release, work, limits) == {"run": "", "train.py": "", "weights": ""}
     linked = {name for name in os.listdir(work) if (work / name).samefile(release / name)}
     assert linked == ({"weights"} if is_linked else set())
 
@@ -97,9 +97,8 @@ def test_a_large_file_for_which_a_quota_has_no_room_is_a_hard_link(release, work
     def refuse(*_):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
-    monkeypatch.setattr(copy_release, "COPIED_BYTES", 0)
     monkeypatch.setattr(copy_release, "_copy_bytes", refuse)
-    assert fill(release, work) == {"run": ""}
+    assert fill(release, work, CopyLimits(always_bytes=0)) == {"run": ""}
     assert (work / "run").samefile(release / "run")
 
 
@@ -107,10 +106,10 @@ def test_what_can_not_be_copied_is_a_link_without_hard_links(release, work, monk
     def refuse(*_):
         raise OSError(18, "Invalid cross-device link")
 
-    monkeypatch.setattr(copy_release, "COPIED_BYTES", 0)
-    monkeypatch.setattr(copy_release, "FREE_BYTES", 1 << 62)
     monkeypatch.setattr(os, "link", refuse)
-    assert fill(release, work) == {"run": os.fspath(release / "run")}
+    assert fill(release, work, CopyLimits(always_bytes=0, free_bytes=1 << 62)) == {
+        "run": os.fspath(release / "run")
+    }
 
 
 def test_a_host_whose_python_can_not_copy_ranges_copies_in_blocks(release, work, monkeypatch):
@@ -169,15 +168,6 @@ def test_a_copy_that_a_crash_has_cut_off_is_made_again(release, work, harm):
     assert copy.read_text() == (release / "run").read_text()
 
 
-def test_links_of_an_older_version_become_copies(release, work):
-    write(release, "src/train.py")
-    work.mkdir()
-    (work / "src").symlink_to(release / "src")
-    (work / "run").symlink_to(release / "run")
-    assert fill(release, work) == {"run": "", "src/train.py": ""}
-    assert not (work / "src").is_symlink()
-
-
 def test_unchanged_copies_and_empty_folders_are_removed_after_a_trial(release, work):
     write(release, "src/train.py", "src/results.csv", "lib/deep/tool.py")
     (release / "link").symlink_to("src")
@@ -223,7 +213,7 @@ def test_a_changed_copy_is_read_again_only_when_its_time_has_changed(release, wo
 
 def has_weights(work):
     stamp = filesystem.stamp(os.fspath(work / "weights"))[:2]
-    return copies.of_launch(make_launch()).has(os.fspath(work), "weights", stamp)
+    return release_files.of_launch(make_launch()).has(os.fspath(work), "weights", stamp)
 
 
 def test_a_cluster_file_is_written_into_the_tasks_own_directory(release, work):

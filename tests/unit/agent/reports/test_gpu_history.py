@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 
@@ -44,19 +45,16 @@ class Health:
 
 
 @pytest.fixture
-def recorded(tmp_path, monkeypatch):
+def recorded(tmp_path):
     """Record a number of answers to a small file; return its path and the sampler."""
 
     def record(count, file=tmp_path / "worker-0.gpus.jsonl"):
         ended, pipe = os.pipe()
         sampler = Answers(count, pipe)
-        monkeypatch.setattr(history.vendors, "sampler", lambda gpus, every_s: sampler)
-        monkeypatch.setattr(history.gpu_health, "sampler", lambda gpus: Health())
-        monkeypatch.setattr(history, "TICK_S", 0.0)
-        monkeypatch.setattr(history, "MAX_HISTORY_BYTES", MAX_BYTES)
-        seconds = iter(range(count))
-        monkeypatch.setattr(history.time, "time", lambda: float(next(seconds)))
-        history.record_gpus(str(file), str(file.with_name("problems")), [0], ended)
+        history.record_answers(
+            str(file), str(file.with_name("problems")), sampler, Health(), ended, 2,
+            tick_s=0.0, max_bytes=MAX_BYTES, clock=itertools.count(0.0).__next__,
+        )  # fmt: skip
         os.close(ended)
         return file, sampler
 

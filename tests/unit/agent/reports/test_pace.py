@@ -8,7 +8,6 @@ import pytest
 from support.builders import make_launch
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.machine import process
 from tfdeploy.agent.reports import pace, usage
 from tfdeploy.shared.pace import Counters, between, newest, overall
 from tfdeploy.shared.protocol.message import parse_lines
@@ -108,21 +107,18 @@ CGROUP_V1 = b"4:memory:/x\n2:cpu,cpuacct:/run\n0::/\n"
     ],
 )
 def test_the_time_that_a_quota_takes_is_read_of_both_versions(
-    tmp_path, monkeypatch, groups, file, counter, second
+    tmp_path, groups, file, counter, second
 ):
     stat = tmp_path / file
     stat.parent.mkdir(parents=True)
     stat.write_text(f"nr_periods 5\n{counter} {int(2.5 * second)}\n")
     quotas = (("", f"{tmp_path}/v2", "throttled_usec", 1e6),
               ("cpu", f"{tmp_path}/v1", "throttled_time", 1e9))  # fmt: skip
-    monkeypatch.setattr(pace, "QUOTAS", quotas)
-    monkeypatch.setattr(process, "read", lambda pid, name: groups)
-    assert pace._stopped_s(1) == 2.5
+    assert pace.stopped_s(groups, quotas) == 2.5
 
 
-def test_a_task_without_a_quota_is_never_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(pace, "QUOTAS", (("", str(tmp_path), "throttled_usec", 1e6),))
-    assert pace._stopped_s(1) == 0.0
+def test_a_task_without_a_quota_is_never_stopped(tmp_path):
+    assert pace.stopped_s(CGROUP_V2, (("", str(tmp_path), "throttled_usec", 1e6),)) == 0.0
 
 
 @pytest.mark.parametrize(

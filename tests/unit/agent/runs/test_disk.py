@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from support.host_runs import OLD_S, create_run
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.runs import disk
-from tfdeploy.shared import records
 
 
 def held_runs():
@@ -77,16 +77,6 @@ def test_the_data_sets_of_all_tasks_of_a_run_are_listed(root):
     assert held_runs()["r"].data == ["a-1", "b-1"]
 
 
-def test_a_run_of_an_older_agent_has_no_data_sets(root):
-    file = Path(create_run("r", "ps:0"), "ps-0", "launch.json")
-    records.write(os.fspath(file), {"release": "f00d", "heartbeat": {"chief": "ps:0"}})
-    assert (held_runs()["r"].release, held_runs()["r"].chief, held_runs()["r"].data) == (
-        "f00d",
-        "ps:0",
-        [],
-    )
-
-
 def test_runs_are_sorted_by_name(root):
     for name in ("b", "d", "a", "c"):
         create_run(name, "ps:0")
@@ -121,6 +111,20 @@ def test_a_run_that_is_being_started_is_live(root):
     assert (held_runs()["young"].live, held_runs()["old"].live) == (True, False)
 
 
+def test_a_clock_that_was_set_back_keeps_no_run_from_its_end(root):
+    """A start and a resume, which ended early, are of the future now."""
+    for run in ("young", "future"):
+        create_run(run, "ps:0", state=None, age_s=1)
+        Path(paths.resuming(paths.run("p", run))).touch()
+        assert disk.is_resuming("p", run)
+    later = time.time() + 20 * 365 * 86400
+    for file in (paths.launch(paths.task("p", "future", "ps:0")),
+                 paths.resuming(paths.run("p", "future"))):  # fmt: skip
+        os.utime(file, (later, later))
+    assert {name: run.live for name, run in held_runs().items()} == {"young": True, "future": False}
+    assert not disk.is_resuming("p", "future")
+
+
 def test_a_task_without_its_supervisor_is_lost(root):
     create_run("r", "ps:0", state="READY")
     assert held_runs()["r"].tasks["ps:0"].state == "LOST"
@@ -132,11 +136,11 @@ def test_a_run_without_tasks_is_listed(root):
     assert (run.tasks, run.release, run.live) == ({}, "", False)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"release": "f00d"}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"project": "p"}'])
 def test_a_run_with_an_invalid_launch_is_listed(root, text):
     folder = create_run("r", "ps:0")
     Path(folder, "ps-0", "launch.json").write_text(text)
-    assert held_runs()["r"].release == ("f00d" if "f00d" in text else "")
+    assert held_runs()["r"].release == ""
 
 
 def test_links_files_and_hidden_folders_are_not_listed_as_runs(root, tmp_path):

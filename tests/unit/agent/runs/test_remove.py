@@ -23,7 +23,7 @@ from tfdeploy.agent.outputs import hold
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import disk, run_record
 from tfdeploy.agent.runs.remove import remove
-from tfdeploy.shared.protocol.outputs import UnitToHold
+from tfdeploy.shared.protocol.outputs import Unit
 from tfdeploy.shared.protocol.runs import Removed
 
 
@@ -143,7 +143,7 @@ def test_a_removed_run_is_refused_with_who_removed_it_and_one_that_is_back_is_no
 
 def test_a_run_stays_while_it_is_resumed_and_not_after_that_has_launched_its_tasks(root):
     create_run("r", "worker:0")
-    hold.newest("p", "r", ["worker:0"], "checkpoints")
+    hold.hold_copies("p", "r", ["worker:0"], "checkpoints")
     assert [kept.why for kept in remove("p", ["r"], [], []).kept] == ["it is being resumed"]
     now = time.time() + 1
     os.utime(paths.launch(paths.task("p", "r", "worker:0")), (now, now))
@@ -152,7 +152,7 @@ def test_a_run_stays_while_it_is_resumed_and_not_after_that_has_launched_its_tas
 
 def test_outputs_of_a_run_that_was_removed_meanwhile_are_not_reported_one_by_one(root, monkeypatch):
     """The verb answers that the run was deleted, which needs that no folder of it is left."""
-    units = [UnitToHold("a/b.csv", "file", ["a/b.csv"])]
+    units = [Unit("a/b.csv", "file", {"a/b.csv": (1, 1)})]
     folder = create_run("r", "worker:0")
 
     def remove_now(task_dir):
@@ -163,7 +163,7 @@ def test_outputs_of_a_run_that_was_removed_meanwhile_are_not_reported_one_by_one
     monkeypatch.setattr(hold.lock, "is_live", remove_now)
     for _ in ("while they are held", "before"):
         with pytest.raises(FileNotFoundError):
-            hold.hold("p", "r", "worker:0", units)
+            hold.hold("p", "r", "worker:0", units, False)
         assert run_record.removal_refusal("p", "r")
 
 

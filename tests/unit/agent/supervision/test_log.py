@@ -9,24 +9,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.task_log import SMALL, contents, write
+from support.task_log import FEW_BYTES, PATIENT, SMALL, contents, write
 from support.waiting import until
 
-from tfdeploy.agent.supervision import log as logs
-from tfdeploy.agent.supervision.log import TaskLog
-
-
-@pytest.fixture(autouse=True)
-def long_flush(monkeypatch):
-    """These tests read what was flushed: a busy machine must not cut the flush short."""
-    monkeypatch.setattr(logs, "FLUSH_S", 60.0)
+from tfdeploy.agent.supervision.log import TAIL, TaskLog
 
 
 @pytest.fixture
-def log(tmp_path, monkeypatch):
+def log(tmp_path):
     """A log of a few kilobytes."""
-    monkeypatch.setattr(logs, "CHUNK", SMALL)
-    return TaskLog(os.fspath(tmp_path / "ps-0.log"), 2 * SMALL)
+    return TaskLog(os.fspath(tmp_path / "ps-0.log"), 2 * SMALL, FEW_BYTES)
 
 
 def test_everything_written_is_in_the_file(log):
@@ -34,35 +26,46 @@ def test_everything_written_is_in_the_file(log):
     assert contents(log) == [b"", b"one\ntwo and more\n"]
 
 
-def test_many_small_prints_wake_the_supervisor_once_for_all(log, monkeypatch):
+class NotedChunks(TaskLog):
+    """A log that notes what its thread has read at once."""
+
+    def __init__(self, *words):
+        self.chunks = []
+        super().__init__(*words)
+
+    def _append(self, chunk):
+        self.chunks.append(chunk)
+        super()._append(chunk)
+
+
+def test_many_small_prints_wake_the_supervisor_once_for_all(tmp_path):
+    log = NotedChunks(os.fspath(tmp_path / "ps-0.log"), 2 * SMALL, PATIENT)
     log._collects = True  # even if this user's other pipes leave no room for a large one
-    chunks, append = [], log._append
-    monkeypatch.setattr(log, "_append", lambda chunk: (chunks.append(chunk), append(chunk)))
     started = time.monotonic()
     for number in range(300):
         os.write(log.descriptor, b"%d\n" % number)
         time.sleep(0.001)
     log.flush()
-    assert b"".join(chunks) == b"".join(b"%d\n" % number for number in range(300))
+    assert b"".join(log.chunks) == b"".join(b"%d\n" % number for number in range(300))
     # On a busy machine the prints are further apart, and there are more pauses.
-    assert len(chunks) <= 3 + (time.monotonic() - started) / logs.COLLECT_S
+    assert len(log.chunks) <= 3 + (time.monotonic() - started) / PATIENT.collect_s
 
 
-def test_prints_are_not_collected_in_a_small_pipe(tmp_path, monkeypatch):
-    monkeypatch.setattr(logs, "COLLECT_S", 30.0)
-    monkeypatch.setattr(logs, "PIPE_BYTES", (1 << 31) + 1)  # no system allows this size
-    log = TaskLog(os.fspath(tmp_path / "ps-1.log"), 2 * SMALL)
+def test_prints_are_not_collected_in_a_small_pipe(tmp_path):
+    # No system allows a pipe of this size.
+    buffers = PATIENT._replace(collect_s=30.0, pipe_bytes=(1 << 31) + 1)
+    log = TaskLog(os.fspath(tmp_path / "ps-1.log"), 2 * SMALL, buffers)
     started = time.monotonic()
     for _ in range(3):
         write(log, b"line\n")
         log.flush()
-    assert time.monotonic() < started + logs.COLLECT_S / 2
+    assert time.monotonic() < started + buffers.collect_s / 2
     assert contents(log)[1] == b"line\n" * 3
 
 
 def test_a_new_log_appends_to_an_earlier_one(tmp_path):
     (tmp_path / "log").write_bytes(b"before\n")
-    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 20)
+    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 20, PATIENT)
     write(log, b"after\n")
     assert (tmp_path / "log").read_bytes() == b"before\nafter\n"
 
@@ -77,15 +80,14 @@ def test_the_time_of_the_last_output_is_recorded(log):
     assert before < log.grew_at <= time.monotonic()
 
 
-def test_the_tail_has_the_last_output(log, monkeypatch):
-    monkeypatch.setattr(logs, "TAIL", 10)
+def test_the_tail_has_the_last_output(log):
     write(log, b"first words\n")
-    write(log, b"the last")
-    assert log.tail == b"s\nthe last"
+    write(log, b"x" * TAIL + b"the last")
+    assert log.tail == b"x" * (TAIL - len("the last")) + b"the last"
 
 
 def test_flush_waits_for_everything_that_was_written(tmp_path):
-    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 30)
+    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 30, PATIENT)
     data = b"x" * 1023 + b"\n"
     for _ in range(20):
         os.write(log.descriptor, data * 500)
@@ -102,15 +104,18 @@ LINES = st.lists(st.integers(0, 1500), min_size=20, max_size=80)
 CUTS = st.lists(st.integers(1, 700) | st.integers(1, SMALL), min_size=1, max_size=20)
 
 
+class WithoutThread(TaskLog):
+    """A log whose pipe can be closed; a soak would use up all descriptors."""
+
+    def _pump(self):
+        pass
+
+
 def rotate(folder, pieces):
     """Append the pieces one by one, and return the content of the two files."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logs, "CHUNK", SMALL)
-        # Without its thread the pipe can be closed; a soak would use up all descriptors.
-        patch.setattr(TaskLog, "_pump", lambda log: None)
-        log = TaskLog(os.fspath(folder / "log"), LIMIT)
-        for piece in pieces:
-            log._append(piece)
+    log = WithoutThread(os.fspath(folder / "log"), LIMIT, FEW_BYTES)
+    for piece in pieces:
+        log._append(piece)
     for descriptor in (log._file, log._source, log.descriptor):
         os.close(descriptor)
     return contents(log)
@@ -190,8 +195,7 @@ def test_a_deleted_log_is_made_again_and_says_so(log):
     assert text.splitlines() == [b"[tfdeploy: the log was deleted; a new one starts here]", b"two"]
 
 
-def test_a_deleted_log_is_made_again_even_if_the_task_is_silent(log, monkeypatch):
-    monkeypatch.setattr(logs, "LOOK_EVERY_S", 0.01)
+def test_a_deleted_log_is_made_again_even_if_the_task_is_silent(log):
     write(log, b"one\n")
     os.remove(log.path)
     write(log, b" ")  # wakes it once
@@ -224,6 +228,6 @@ def test_a_log_that_an_editor_has_written_again_is_continued(log):
 def test_a_supervisor_that_starts_moves_aside_what_is_no_log(tmp_path, make):
     path = os.fspath(tmp_path / "ps-0.log")
     make(path)
-    log = TaskLog(path, 2 * SMALL)
+    log = TaskLog(path, 2 * SMALL, PATIENT)
     write(log, b"one\n")
     assert contents(log)[1].splitlines()[1:] == [b"one"]

@@ -10,7 +10,7 @@ from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.reports import notify
 from tfdeploy.agent.supervision import membership, watch
-from tfdeploy.agent.supervision.heartbeat import Report
+from tfdeploy.agent.supervision.heartbeat.messages import End, Report
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import QUEUED, READY, STOPPED, Notification, Pace, TaskState
 
@@ -93,7 +93,7 @@ def test_a_chief_that_has_ended_stays_while_others_are_heard(join):
     for heard_at, is_heard in ((now + 9e3, True), (long_ago, False)):
         for task, last in chief._server.reports.items():
             chief._server.reports[task] = replace(last, at=heard_at)
-        assert chief._is_heard(long_ago) == is_heard
+        assert chief._is_in_contact(long_ago) == is_heard
     chief.close()
 
 
@@ -102,9 +102,9 @@ def test_a_ps_that_waits_for_a_lost_worker_does_not_keep_the_chief(join):
     reports = chief._server.reports
     reports["ps:0"] = replace(reports["ps:0"], at=now + 9e3)
     reports["worker:1"] = replace(reports["worker:1"], at=long_ago)
-    assert not chief._is_heard(long_ago)
+    assert not chief._is_in_contact(long_ago)
     reports["worker:1"] = replace(reports["worker:1"], state="SUCCEEDED")
-    assert chief._is_heard(long_ago)
+    assert chief._is_in_contact(long_ago)
     chief.close()
 
 
@@ -114,12 +114,12 @@ def test_a_task_does_not_report_its_end_to_a_chief_that_has_left(join, monkeypat
     chief, state = join(), TaskState(READY, 0.0)
     settings = replace(chief._launch.heartbeat, port=chief._server.port)
     other = membership.join(make_launch(index=1, heartbeat=settings), "", lambda: state, list)
-    chief._server.ended = {"state": "FAILED", "reason": "exit 1"}
+    chief._server.ended = End("FAILED", "exit 1")
     assert other._client.send()
     chief.close()
     state = TaskState(STOPPED, 0.0)
     other.leave(None)
-    assert other._client.acknowledged["state"] == READY
+    assert other._client.acknowledged.state == READY
 
 
 USUAL = Pace(
@@ -179,7 +179,7 @@ def test_a_host_that_is_away_keeps_idle_gpus_from_ending_the_run(tmp_path, silen
     chief = membership.join(launch, str(tmp_path), lambda: replace(STATE, state=READY), list)
     at = time.monotonic()
     for task, sent_at, idle_s in (("ps:0", at, None), ("worker:1", at - silent_s, 900.0)):
-        chief._server.reports[task] = Report(sent_at, READY, "", idle_s=idle_s)
+        chief._server.reports[task] = Report(at=sent_at, state=READY, idle_s=idle_s)
     order = chief.order()
     chief.close()
     assert bool(order) == bool(reason)

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from support.builders import make_policy
 
 from tfdeploy.agent.supervision import restart
-from tfdeploy.agent.supervision.restart import Attempt, Decision, Exit, decide
+from tfdeploy.agent.supervision.restart import (
+    MAX_DELAY_S,
+    WINDOW_S,
+    Attempt,
+    Decision,
+    Exit,
+    decide,
+)
 from tfdeploy.shared.outcome import describe_exit
 from tfdeploy.shared.protocol.record import replace
 
@@ -123,8 +130,8 @@ def test_a_task_that_was_ready_once_is_restarted_before_it_is_ready_again():
 
 
 def test_used_up_restarts_are_reported_with_their_window():
-    assert decision(Exit(-11), after(2), attempts=2, window_s=90.0) == Decision(
-        "FAILED", 0.0, "killed by SIGSEGV; all 2 restarts within 90 s are used up"
+    assert decision(Exit(-11), after(2), attempts=2) == Decision(
+        "FAILED", 0.0, "killed by SIGSEGV; all 2 restarts within an hour are used up"
     )
 
 
@@ -134,10 +141,9 @@ def test_without_attempts_the_reason_is_the_exit_code():
 
 def test_restarts_before_the_window_do_not_count():
     history = [READY, Attempt(5.0, ready=False), Attempt(15.0, ready=False)]
-    assert decision(Exit(1), history, now=20.0, attempts=2, window_s=16.0).state == "FAILED"
-    assert decision(Exit(1), history, now=21.0, attempts=2, window_s=16.0).reason == (
-        "exit 1; restart 2 of 2"
-    )
+    at = 5.0 + WINDOW_S  # when the first restart leaves the window
+    assert decision(Exit(1), history, now=at - 1, attempts=2).state == "FAILED"
+    assert decision(Exit(1), history, now=at, attempts=2).reason == "exit 1; restart 2 of 2"
 
 
 @pytest.mark.parametrize(
@@ -475,18 +481,18 @@ def delays(count, jitter=0.0, **changes):
 
 @pytest.mark.parametrize(
     ("ran_s", "restarts", "delay_s"),
-    [(29.9, 0, 2.0), (30.0, 0, 0.0), (3000.0, 0, 0.0), (30.0, 1, 4.0)],
+    [(59.9, 0, 2.0), (60.0, 0, 0.0), (3000.0, 0, 0.0), (60.0, 1, 4.0)],
 )
 def test_the_first_restart_of_a_task_that_ran_for_the_longest_delay_is_at_once(
     ran_s, restarts, delay_s
 ):
     history = [READY] * (restarts + 1)
-    result = decision(Exit(1), history, ran_s, delay_s=2.0, max_delay_s=30.0)
+    result = decision(Exit(1), history, ran_s, delay_s=2.0)
     assert (result.state, result.delay_s) == ("BACKOFF", delay_s)
 
 
 def test_each_delay_is_twice_as_long_up_to_the_limit():
-    assert delays(6, delay_s=1.5, max_delay_s=20.0) == [1.5, 3.0, 6.0, 12.0, 20.0, 20.0]
+    assert delays(6, delay_s=4.5) == [4.5, 9.0, 18.0, 36.0, 60.0, 60.0]
 
 
 def test_jitter_shortens_a_delay_by_up_to_half():
@@ -495,11 +501,11 @@ def test_jitter_shortens_a_delay_by_up_to_half():
 
 
 def test_a_delay_beyond_the_limit_is_the_limit():
-    assert delays(2, delay_s=99.0, max_delay_s=5.0) == [5.0, 5.0]
+    assert delays(2, delay_s=99.0) == [60.0, 60.0]
 
 
 def test_very_many_restarts_do_not_overflow_the_delay():
-    assert decision(Exit(1), after(5000), attempts=9999, max_delay_s=7.0).delay_s == 7.0
+    assert decision(Exit(1), after(5000), attempts=9999).delay_s == 60.0
 
 
 def test_ready_is_recorded_for_the_last_attempt_only():
@@ -519,16 +525,16 @@ EXITS = st.builds(
     final=st.sampled_from([False] * 9 + [True]),
 )
 ENDS = st.lists(
-    st.tuples(st.floats(0.0, 40.0), st.sampled_from([True, True, False]), EXITS),
+    st.tuples(
+        st.floats(0.0, 90.0) | st.floats(0.0, 2000.0), st.sampled_from([True, True, False]), EXITS
+    ),
     min_size=1,
     max_size=25,
 )
 POLICIES = st.builds(
     make_policy,
     attempts=st.integers(0, 5),
-    window_s=st.floats(1.0, 100.0),
     delay_s=st.floats(0.0, 10.0),
-    max_delay_s=st.floats(0.0, 30.0),
     exits=st.lists(st.sampled_from([1, 2, "signals", "SIGKILL"]), max_size=3),
 )
 CHANCE = st.floats(0.0, 1.0)
@@ -552,13 +558,13 @@ def test_no_window_has_more_restarts_than_allowed(policy, ends, jitter):
     history = list(replay(policy, ends, jitter))[-1][0]
     restarts = [attempt.started_at for attempt in history[1:]]
     for end in restarts:
-        within = [start for start in restarts if end - policy.window_s < start <= end]
+        within = [start for start in restarts if end - WINDOW_S < start <= end]
         assert len(within) <= policy.attempts
 
 
-def ran_long(policy, history, now):
+def ran_long(history, now):
     """Return whether the last attempt lasted for at least the longest delay."""
-    return now - history[-1].started_at >= policy.max_delay_s
+    return now - history[-1].started_at >= MAX_DELAY_S
 
 
 @given(POLICIES, ENDS, CHANCE)
@@ -566,21 +572,19 @@ def test_every_delay_is_between_half_the_first_and_the_limit(policy, ends, jitte
     for history, _, now, result in replay(policy, ends, jitter):
         if result.state != "BACKOFF":
             assert result.delay_s == 0
-        elif result.delay_s or not ran_long(policy, history, now):
-            assert (
-                min(policy.delay_s, policy.max_delay_s) / 2 <= result.delay_s <= policy.max_delay_s
-            )
+        elif result.delay_s or not ran_long(history, now):
+            assert policy.delay_s / 2 <= result.delay_s <= MAX_DELAY_S
 
 
 @given(POLICIES, ENDS)
 def test_without_jitter_delays_double_while_no_restart_leaves_the_window(policy, ends):
     for first, second in pairwise(replay(policy, ends, 0.0)):
         delay_s, following = first[3].delay_s, second[3]
-        if not delay_s and ran_long(policy, first[0], first[2]):
-            delay_s = min(policy.delay_s, policy.max_delay_s)  # left out
+        if not delay_s and ran_long(first[0], first[2]):
+            delay_s = policy.delay_s  # left out
         oldest = second[0][1].started_at
-        if following.state == "BACKOFF" and oldest > second[2] - policy.window_s:
-            assert following.delay_s == pytest.approx(min(2 * delay_s, policy.max_delay_s))
+        if following.state == "BACKOFF" and oldest > second[2] - WINDOW_S:
+            assert following.delay_s == pytest.approx(min(2 * delay_s, MAX_DELAY_S))
 
 
 @given(POLICIES, ENDS, CHANCE)

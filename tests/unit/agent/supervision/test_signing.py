@@ -16,8 +16,8 @@ from support.builders import make_heartbeat_settings
 
 from tfdeploy.agent.machine import sockets
 from tfdeploy.agent.machine.sockets import DeadlineSocket
-from tfdeploy.agent.supervision import signing
-from tfdeploy.agent.supervision.signing import (
+from tfdeploy.agent.supervision.heartbeat import signing
+from tfdeploy.agent.supervision.heartbeat.signing import (
     ANSWER,
     REQUEST,
     Untrusted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from support.builders import make_launch
+from support.builders import change_launch, make_launch
 
 from tfdeploy.agent.machine import guard, interfaces
 from tfdeploy.agent.supervision.spawn import (
@@ -151,4 +151,4 @@ def test_nccl_and_gloo_use_the_interface_with_the_hosts_address():
     variables = {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
     assert _interface_variables(launch) == variables
     assert _interface_variables(make_launch(address="127.0.0.1", no_proxy=["a", "b"])) == {}
-    assert _interface_variables(replace(launch, no_proxy=[address])) == {}
+    assert _interface_variables(change_launch(launch, no_proxy=[address])) == {}

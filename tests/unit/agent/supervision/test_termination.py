@@ -6,14 +6,15 @@ import pytest
 from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.supervision import termination
+from tfdeploy.agent.supervision.heartbeat.messages import Answer, End
 from tfdeploy.agent.supervision.termination import Order
 from tfdeploy.shared.outcome import why_stopped
 
 NEEDED = ["ps:0", "ps:1"]
 TASKS = [*NEEDED, "worker:0", "worker:1", "evaluator:0"]
-SUCCEEDED = {"state": "SUCCEEDED", "reason": "exit 0"}
-FAILED = {"state": "FAILED", "reason": "exit 1"}
-STOPPED = {"state": "STOPPED", "reason": "on request"}
+SUCCEEDED = End("SUCCEEDED", "exit 0")
+FAILED = End("FAILED", "exit 1")
+STOPPED = End("STOPPED", "on request")
 
 
 def launch_of(task, **changes):
@@ -110,7 +111,7 @@ def test_a_failed_task_is_reported_rather_than_max_duration_s():
 
 
 def other_order(task, *, silent_s=0.5, ended_s=None, ended=None, going=(), age_s=0.0, **changes):
-    answer = {"ended": ended, "going": [*going], "checkpoint": None}
+    answer = Answer(ended=ended, unfinished=[*going])
     return termination.other_order(launch_of(task, **changes), answer, silent_s, ended_s, age_s)
 
 
@@ -118,7 +119,7 @@ def other_order(task, *, silent_s=0.5, ended_s=None, ended=None, going=(), age_s
 def test_the_others_continue_while_the_chief_does(task):
     assert other_order(task) is None
     assert other_order(task, silent_s=60.0) is None
-    assert termination.other_order(launch_of(task), {}, 60.0, None) is None
+    assert termination.other_order(launch_of(task), Answer(), 60.0, None) is None
 
 
 @pytest.mark.parametrize("task", ["ps:0", "worker:1", "evaluator:0"])

@@ -11,7 +11,7 @@ from tfdeploy.agent.machine import leases
 from tfdeploy.agent.queue import resources
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.supervision import turn
-from tfdeploy.agent.supervision.heartbeat import WAIT
+from tfdeploy.agent.supervision.heartbeat.messages import WAIT
 from tfdeploy.shared import records
 
 

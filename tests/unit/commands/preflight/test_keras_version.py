@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.builders import make_inventory, make_plan
 
-from tfdeploy.commands.plan import Intent
+from tfdeploy.commands.intent import Intent
 from tfdeploy.commands.preflight.host_facts import HostFacts
 from tfdeploy.commands.preflight.keras_version import problem
 from tfdeploy.release import snapshot

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.builders import make_inventory, make_plan
 
-from tfdeploy.commands.plan import Intent
+from tfdeploy.commands.intent import Intent
 from tfdeploy.commands.preflight.plan_warnings import placeholder_notes, plan_warnings
 from tfdeploy.release import snapshot
 
@@ -61,7 +61,7 @@ def test_a_launcher_that_is_not_told_of_the_other_workers_gives_a_warning(
 ):
     found = warnings_of(hosts, training=f'worker.command = "{command}"')
     assert [line.partition(" ")[2].splitlines()[0] for line in found] == (
-        ["is not told of the other workers: each would train alone"] if is_lonely else []
+        ["does not know the other workers: each would train alone"] if is_lonely else []
     )
 
 

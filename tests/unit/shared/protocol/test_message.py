@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
-import sys
-import typing
-from collections import ChainMap
+import pkgutil
 from collections.abc import Iterator
+from importlib import import_module
+from inspect import signature
 from itertools import cycle, islice
-from typing import get_args, get_origin
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import make_launch
 
+from tfdeploy import agent
 from tfdeploy.agent import verbs
-from tfdeploy.shared.protocol.message import OLDER_VERBS, Invalid, first_that_fits, parse
-from tfdeploy.shared.protocol.outputs import HashedFile, HeldCopy
-from tfdeploy.shared.protocol.record import field_types, to_json
+from tfdeploy.hosts.answers import ANSWERS, read_answer
+from tfdeploy.hosts.answers import CLASSES as CLASSES_OF_ANSWERS
+from tfdeploy.shared import protocol, records, trials
+from tfdeploy.shared.protocol.message import (
+    Invalid,
+    Message,
+    Request,
+    answer_class,
+    parse,
+    to_answer,
+)
+from tfdeploy.shared.protocol.outputs import Hold, Unit
+from tfdeploy.shared.protocol.record import Fields, field_names, field_types, to_json
 from tfdeploy.shared.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
 from tfdeploy.shared.protocol.runs import HeldRun, Start
 from tfdeploy.shared.records import TaskReport, TaskState
 
+PREFIX = f"{protocol.__name__}."
 REPORT = TaskReport("ps:0", "READY", 1, 7, None, 0, "", step=3, step_age_s=0.5, log=["a"])
 HELD = HeldRun(
     "r", "f00d", "worker:0", True, {"ps:0": TaskState("READY", 1.0)}, 1.5, 10, ["d"], ["e"]
 )
-COPY = HeldCopy("ckpt-7", 7, True, [HashedFile("ckpt-7.index", 3, "ab")], "/tmp/pin")
+HOLD = Hold("p", "r", "ps:0", [Unit("m", "saved_model", {"m/saved_model.pb": (3, 7)})])
 
 
-@pytest.mark.parametrize("message", [REPORT, HELD, COPY, Start([make_launch()])], ids=repr)
+@pytest.mark.parametrize("message", [REPORT, HELD, HOLD, Start([make_launch()])], ids=repr)
 def test_a_message_arrives_as_it_was_sent(message):
     sent = json.loads(json.dumps(to_json(message)))
-    assert parse(type(message), sent | {"of_a_newer_version": 1}) == message
+    assert parse(type(message), sent | {"unknown": 1}) == message
 
 
 @pytest.mark.parametrize(
@@ -69,20 +80,15 @@ def test_anything_else_than_the_message_is_refused(data):
         parse(TaskReport, data)
 
 
-def test_an_unknown_field_is_refused_between_equal_versions():
-    with pytest.raises(Invalid, match=r"^HeldRun has no field 'extra'$"):
-        parse(HeldRun, to_json(HELD) | {"extra": 1}, strict=True)
-
-
-def test_an_event_is_read_by_its_first_field():
-    def event(data):
-        return first_that_fits(Follow.ANSWER, data)
-
-    assert event({"checkpoint": "ckpt-7"}) == NewCheckpoint("ckpt-7")
-    assert event({"task": "ps:0", "lines": ["a"], "cursor": "1"}) == LogLines("ps:0", ["a"], "1")
-    assert event({"state": to_json(REPORT)}) == StateChange(REPORT)
-    with pytest.raises(Invalid):
-        event({"lines": ["a"]})
+def test_an_answer_is_read_by_its_tag():
+    follow = Follow("p", "r", [], logs=True, lines=None, forever=True)
+    for event in (NewCheckpoint("c"), LogLines("ps:0", ["a"], "1"), StateChange(REPORT)):
+        assert read_answer(follow, json.loads(json.dumps(to_answer(event)))) == event
+    for tag in (None, 3, [], {}, "", "x" * 99, "stopped", "follow", "task_report"):
+        with pytest.raises(Invalid, match=r"^tag is '.{0,40}, expected that of RunEvent$"):
+            read_answer(follow, {"checkpoint": "c", "tag": tag})
+    with pytest.raises(Invalid, match=r"^LogLines has no task, cursor$"):
+        read_answer(follow, {"lines": ["a"], "tag": "log_lines"})
 
 
 JSON = st.recursive(
@@ -90,15 +96,11 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
-ANSWERS = sorted(
-    {answer for request, _ in verbs.VERBS.values() for answer in verbs.resolve(request).ANSWER},
-    key=lambda kind: kind.__name__,
-)
 
 
 @given(document=JSON, values=st.lists(JSON, min_size=1))
 def test_no_answer_raises_anything_but_invalid(document, values):
-    for answer in ANSWERS:
+    for answer in ANSWERS.values():
         fields = dict(zip([*field_types(answer), "end"], cycle(values), strict=False))
         for data in (document, fields, dict(islice(fields.items(), 1, None))):
             try:
@@ -107,45 +109,72 @@ def test_no_answer_raises_anything_but_invalid(document, values):
                 assert len(str(invalid)) < 200
 
 
+# The tables of tags
+
+MODULES = [import_module(each.name) for each in pkgutil.iter_modules(protocol.__path__, PREFIX)]
+CLASSES = [
+    kind
+    for module in (*MODULES, records, trials)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Fields) and kind.__module__ == module.__name__
+]
+REQUESTS = {verb: verbs.resolve(request) for verb, (request, _) in verbs.VERBS.items()}
+
+
+def test_each_message_with_a_tag_is_in_the_table_of_requests_or_of_answers():
+    tagged = [kind for kind in CLASSES if issubclass(kind, Message) and kind.TAG]
+    tables = [*REQUESTS.values(), *CLASSES_OF_ANSWERS]
+    assert sorted(tagged, key=repr) == sorted(tables, key=repr)
+    assert {kind.TAG: kind for kind in tagged} == REQUESTS | ANSWERS
+
+
+def test_no_two_messages_or_records_have_the_same_name_or_tag():
+    for names in ([each.__name__ for each in CLASSES], [*filter(None, map(tag_of, CLASSES))]):
+        assert sorted(names) == sorted({*names})
+
+
+def tag_of(kind):
+    return getattr(kind, "TAG", "")
+
+
+def test_what_answers_a_request_has_a_tag_and_what_has_a_tag_answers_one():
+    expected = {answer_class(request) for request in REQUESTS.values()}
+    for kind in CLASSES:
+        if issubclass(kind, Message) and not issubclass(kind, Request):
+            is_base = any(kind in other.__bases__ for other in CLASSES)
+            is_answer = issubclass(kind, tuple(expected)) and not (kind in expected and is_base)
+            assert bool(kind.TAG) == is_answer, kind
+
+
 # Each verb
 
 
 @pytest.mark.parametrize("verb", verbs.VERBS)
 def test_a_verb_takes_the_fields_of_its_request(verb):
-    request, function = map(verbs.resolve, verbs.VERBS[verb])
-    assert verb == request.VERB
-    parameters = inspect.signature(function).parameters
-    assert list(parameters) == list(field_types(request))
-    for name, annotation in field_types(request).items():
-        taken = evaluated(parameters[name].annotation, function, request)
-        assert taken == evaluated(annotation, request), name
+    function = verbs.resolve(verbs.VERBS[verb][1])
+    taken = {name: get_type_hints(function).get(name) for name in signature(function).parameters}
+    assert taken == field_types(REQUESTS[verb])
 
 
 @pytest.mark.parametrize("verb", verbs.VERBS)
 def test_a_verb_returns_or_yields_the_answer_of_its_request(verb):
-    request, function = map(verbs.resolve, verbs.VERBS[verb])
-    answer = evaluated(inspect.signature(function).return_annotation, function, request)
+    answer = get_type_hints(verbs.resolve(verbs.VERBS[verb][1]))["return"]
     if get_origin(answer) is Iterator:
         (answer,) = get_args(answer)
-    assert (tuple(answer.__subclasses__()) or (answer,)) == request.ANSWER
+    assert answer is answer_class(REQUESTS[verb])
 
 
 def test_every_type_of_a_field_is_known():
-    for name, _ in verbs.VERBS.values():
-        request = verbs.resolve(name)
-        for kind in (request, *request.ANSWER):
-            for annotation in field_types(kind).values():
-                evaluated(annotation, kind)
+    """A name that only type checkers import would be found when the message is received."""
+    names = [each.name for each in pkgutil.walk_packages(agent.__path__, f"{agent.__name__}.")]
+    for name in names:
+        if not name.endswith("__main__"):
+            import_module(name)
+    kinds = subclasses(Fields)
+    assert {*CLASSES} <= kinds
+    for kind in kinds:
+        assert [*field_types(kind)] == field_names(kind)
 
 
-def evaluated(annotation, *places):
-    """Evaluate an annotation in the modules of classes and functions. The agent itself imports some
-    names only for type checkers."""
-    modules = (sys.modules[place.__module__] for place in places)
-    return eval(annotation, dict(ChainMap(*map(vars, modules), vars(typing))))
-
-
-def test_an_agent_knows_the_words_of_older_versions():
-    assert {verbs.NEWER_VERBS[older] for older in OLDER_VERBS.values()} == {*OLDER_VERBS}
-    assert {*OLDER_VERBS} <= {*verbs.VERBS}
-    assert not {*OLDER_VERBS.values()} & {*verbs.VERBS}
+def subclasses(kind):
+    return {kind}.union(*map(subclasses, kind.__subclasses__()))

@@ -104,12 +104,12 @@ def _recovery(gpu: Element) -> Iterator[str]:
         yield "its driver asks for: {}".format(action)
 
 
-def xids() -> Dict[str, List[str]]:
+def xids(kernel_log: str = KERNEL_LOG) -> Dict[str, List[str]]:
     """Return the Xid numbers in the kernel's log since the boot, by PCI address, without those of
     programs' faults. Source: Documentation/ABI/testing/dev-kmsg: one record for each read."""
     found: Dict[str, List[str]] = {}
     try:
-        log = os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
+        log = os.open(kernel_log, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return found
     with suppress(OSError):  # its end, or a record was overwritten

@@ -12,20 +12,17 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any, Dict
 
 from ....shared import filesystem, state_file
-from ....shared.protocol.outputs import OutputUnit
+from ....shared.protocol.outputs import Unit
 from ....shared.records import Launch
 from ....shared.units import SET, Walk
 from ... import paths
 from ...outputs import listing
-from ...releases import copies
-from .. import heartbeat, signing
+from ...releases import release_files
+from ..heartbeat import client, signing
+from ..heartbeat.messages import Offer, Question
 from . import offered_files
-
-Json = Dict[str, Any]
-
 
 # For how long a worker tries: after a resume, the chief's supervisor may start later than its own.
 LIMIT_S = 60.0
@@ -36,17 +33,17 @@ class BackupOffer:
     """The chief's side."""
 
     def __init__(self, launch: Launch, task_dir: str) -> None:
-        self._work, self._copies = paths.work(task_dir), copies.of_launch(launch)
+        self._work, self._of_release = paths.work(task_dir), release_files.of_launch(launch)
         self.files = offered_files.OfferedFiles(self._work)
 
-    def update(self) -> Json:
-        """Offer the newest complete checkpoint of each folder; return the list's name and size."""
+    def update(self) -> Offer:
+        """Offer the newest complete checkpoint of each folder; return the offer of the list."""
         units = []
         for unit in Walk().units(self._work, ""):
             folder, name = os.path.split(unit.path)
             saved = state_file.read(os.path.join(self._work, folder)) if unit.kind == SET else []
-            if saved[:1] == [name] and not self._copies.have_all(self._work, unit.files):
-                units.append(unit.to_message())
+            if saved[:1] == [name] and not self._of_release.have_all(self._work, unit.files):
+                units.append(unit)
         return self.files.replace(units)
 
 
@@ -68,11 +65,12 @@ def fetch(launch: Launch, task_dir: str) -> None:
 def _fetch_once(launch: Launch, task_dir: str) -> None:
     work, before = paths.work(task_dir), listing.load_given(task_dir)
     incoming = paths.incoming_for(task_dir, "backup")
-    body = {"backup": True, **heartbeat.WITHOUT_LISTS}
-    answer, _ = heartbeat.request(launch.heartbeat, body)
-    listed = offered_files.fetch_list(launch.heartbeat, answer["backup"])
+    answer, _ = client.request(launch.heartbeat, Question(backup=True, known_lists=None))
+    if not answer.backup:
+        raise ValueError("the chief's supervisor offers none")
+    listed = offered_files.fetch_list(launch.heartbeat, answer.backup)
     units = [unit for unit in listed if _may_place(task_dir, before, unit)]
-    offered = {path: (size, mtime) for unit in units for path, size, mtime in unit.files}
+    offered = {path: stamp for unit in units for path, stamp in unit.files.items()}
     # First: a supervisor that is killed leaves no stray copy.
     listing.store_given(task_dir, {**before, **offered})
     for unit in units:
@@ -90,13 +88,13 @@ def _fetch_once(launch: Launch, task_dir: str) -> None:
     listing.store_given(task_dir, {**own, **offered})
 
 
-def _may_place(task_dir: str, before: listing.Files, unit: OutputUnit) -> bool:
+def _may_place(task_dir: str, before: listing.Files, unit: Unit) -> bool:
     """Return whether a checkpoint may be placed: not where the worker has saved by itself, and not
     through a link, for example into the release. All of its files are in one folder."""
     work, folder = paths.work(task_dir), os.path.dirname(unit.path)
     place, root = os.path.join(work, folder), os.path.realpath(work)
     is_inside = os.path.realpath(place) == os.path.normpath(os.path.join(root, folder))
-    folders = {os.path.dirname(path) for path in [unit.path, *offered_files.paths_of(unit)]}
+    folders = {os.path.dirname(path) for path in [unit.path, *unit.files]}
     is_set = unit.kind == SET and folders == {folder} and not unit.path.startswith("/")
     return is_set and is_inside and not _is_own(task_dir, before, folder)
 

@@ -3,7 +3,7 @@ and the copies of the chief's outputs on the hosts that keep replicas of its che
 
 <root>/<project>/runs/<run>/replica-outputs/work/     the same layout as the chief's own directory
 
-Both go through the heartbeat (heartbeat.py). A piece of a file is sent only while the file is as in
+Both go through the heartbeat (heartbeat/). A piece of a file is sent only while the file is as in
 the list. A supervisor that gets an error fetches the list again.
 
 The `checkpoint_dir` of an evaluator on another host is a link to the folder of the replica
@@ -16,21 +16,21 @@ import hashlib
 import io
 import json
 import os
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
-from ....shared import filesystem, state_file
+from ....shared import filesystem, records, state_file
 from ....shared.filesystem import stamp
 from ....shared.protocol.message import Invalid, parse
-from ....shared.protocol.outputs import REPLICAS, OutputUnit, ReplicatedOutputs
+from ....shared.protocol.outputs import REPLICAS, ReplicatedOutputs, Unit
 from ....shared.protocol.record import to_json
 from ....shared.records import HeartbeatSettings, Launch
-from ....shared.units import ANY, FOLDER, SAVED_MODEL, Unit, Walk
+from ....shared.units import ANY, FOLDER, SAVED_MODEL, Walk
 from ... import paths
 from ...outputs import install, integrity, listing
-from .. import heartbeat, signing
+from ..heartbeat import client, signing
+from ..heartbeat.messages import Offer
 
-Json = Dict[str, Any]
-Units = List[OutputUnit]
+Units = List[Unit]
 
 
 PIECE = 1 << 20
@@ -45,14 +45,14 @@ class OfferedFiles:
         self._lists: Dict[str, bytes] = {}
         self._files: Dict[str, Tuple[int, int]] = {}
 
-    def replace(self, units: Units) -> Json:
-        """Offer these units instead of the former ones. Return the `name` and `size` of their list,
-        which has another name if anything differs."""
-        text = json.dumps(to_json(units)).encode()
+    def replace(self, units: Units) -> Offer:
+        """Offer these units instead of the former ones. Return the offer of their list, which has
+        another name if anything differs."""
+        text = json.dumps(to_json(units), sort_keys=True).encode()
         name = LIST + hashlib.sha256(text).hexdigest()[:16]
-        self._files = {path: (size, mtime) for u in units for path, size, mtime in u.files}
+        self._files = {path: stamp for unit in units for path, stamp in unit.files.items()}
         self._lists = {name: text}
-        return {"name": name, "size": len(text)}
+        return Offer(name, len(text))
 
     def has(self, file: str) -> bool:
         return file in self._lists or file in self._files
@@ -72,61 +72,57 @@ class OfferedFiles:
         return piece
 
 
-def fetch_list(settings: HeartbeatSettings, offer: Json) -> Units:
+def fetch_list(settings: HeartbeatSettings, offer: Offer) -> Units:
     """Return the units of an offer, without those whose paths leave their folder.
 
     Raises OSError, ValueError or signing.Untrusted.
     """
     text = io.BytesIO()
-    heartbeat.fetch_file(settings, str(offer["name"]), int(offer["size"]), text)
+    client.fetch_file(settings, offer.name, offer.size, text)
     try:
-        units = [parse(OutputUnit, unit) for unit in json.loads(text.getvalue())]
+        units = [parse(Unit, unit) for unit in json.loads(text.getvalue())]
     except (Invalid, TypeError) as error:  # even the chief's host may lie
         raise ValueError("the list is invalid: {}".format(error)) from None
     return [unit for unit in units if _is_safe(unit)]
 
 
-def fetch_unit(settings: HeartbeatSettings, unit: OutputUnit, incoming: str, folder: str) -> None:
+def fetch_unit(settings: HeartbeatSettings, unit: Unit, incoming: str, folder: str) -> None:
     """Fetch a unit and install it, unless its content is broken; then the older one stays.
 
     Raises as `fetch_list` does.
     """
-    for path, size, mtime_ns in unit.files:
+    for path, (size, mtime_ns) in unit.files.items():
         target = os.path.join(incoming, path.lstrip("/"))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "wb") as file:
-            heartbeat.fetch_file(settings, path, size, file)
+            client.fetch_file(settings, path, size, file)
         os.utime(target, ns=(mtime_ns, mtime_ns))
     path = unit.path.lstrip("/")
     if not integrity.format_error(incoming, path, unit.kind):
-        files = [file.lstrip("/") for file in paths_of(unit)]
+        files = [file.lstrip("/") for file in unit.files]
         install.install(incoming, folder, path, unit.kind, files)
 
 
-def is_current(folder: str, unit: OutputUnit) -> bool:
+def is_current(folder: str, unit: Unit) -> bool:
     """Return whether the folder has the unit's files with the listed sizes and times."""
     return all(
-        stamp(os.path.join(folder, path.lstrip("/")))[:2] == (size, mtime_ns)
-        for path, size, mtime_ns in unit.files
+        stamp(os.path.join(folder, path.lstrip("/")))[:2] == listed
+        for path, listed in unit.files.items()
     )
 
 
-def paths_of(unit: OutputUnit) -> List[str]:
-    return [path for path, _, _ in unit.files]
-
-
-def _is_safe(unit: OutputUnit) -> bool:
-    return not any(".." in path.split("/") for path in [unit.path, *paths_of(unit)])
+def _is_safe(unit: Unit) -> bool:
+    return not any(".." in path.split("/") for path in [unit.path, *unit.files])
 
 
 INCOMING_LINKS = ".incoming-links"
 
 
 class OutputsOffer:
-    """The chief's side. `announced` is what the heartbeat announces: the list's `{name, size}`."""
+    """The chief's side. `announced` is what the heartbeat announces: the list, if it has any."""
 
     def __init__(self, launch: Launch, task_dir: str) -> None:
-        self.announced: Json = {}
+        self.announced: Optional[Offer] = None
         self.files = OfferedFiles(paths.work(task_dir))
         self._launch = launch
         self._changes = listing.OutputWatch(launch.project, launch.run, launch.task)
@@ -145,7 +141,7 @@ class OutputsOffer:
         return [u for u in units if not folder or is_below(folder, u.path)]
 
 
-def fetch_outputs(launch: Launch, offer: Json) -> None:
+def fetch_outputs(launch: Launch, offer: Offer) -> None:
     """Fetch new outputs, unit by unit, and delete those that are no longer offered.
 
     A unit that changes meanwhile does not delay the others. Raises OSError; for the first unit that
@@ -156,16 +152,17 @@ def fetch_outputs(launch: Launch, offer: Json) -> None:
     filesystem.remove_folder(incoming)
     os.makedirs(incoming)
     units = fetch_list(launch.heartbeat, offer)
+    checkpoints = _fetched_checkpoints(launch)
     changed: List[Exception] = []
     for unit in units:
         try:
             if not is_current(folder, unit):
                 fetch_unit(launch.heartbeat, unit, incoming, folder)
-            if launch.links and is_current(folder, unit):
-                link_unit(launch, folder, unit)
+            if launch.directory.links and is_current(folder, unit):
+                link_unit(launch, folder, unit, checkpoints)
         except (ValueError, signing.Untrusted) as error:
             changed.append(error)
-    _remove_others(launch, folder, units)
+    _remove_others(launch, folder, units, checkpoints)
     filesystem.remove_folder(incoming)
     if changed:
         raise changed[0]
@@ -173,7 +170,7 @@ def fetch_outputs(launch: Launch, offer: Json) -> None:
 
 def replicated_outputs(project: str, run: str) -> ReplicatedOutputs:
     """List this host's replica. `hold` takes its units as those of a task REPLICAS."""
-    return ReplicatedOutputs([unit.to_message() for unit in replica_units(Walk(), project, run)])
+    return ReplicatedOutputs([*replica_units(Walk(), project, run)])
 
 
 def replica_units(walk: Walk, project: str, run: str) -> Iterator[Unit]:
@@ -191,21 +188,21 @@ def _newest(units: Units, limit_bytes: int) -> Units:
     return chosen
 
 
-def _remove_others(launch: Launch, folder: str, units: Units) -> None:
-    offered = {path.lstrip("/") for unit in units for path in paths_of(unit)}
+def _remove_others(launch: Launch, folder: str, units: Units, checkpoints: List[str]) -> None:
+    offered = {path.lstrip("/") for unit in units for path in unit.files}
     for unit in Walk().units(folder, ""):
         for path in set(unit.files) - offered:
-            if launch.links:
-                unlink_file(launch, folder, path)
+            if launch.directory.links:
+                unlink_file(launch, folder, path, checkpoints)
             os.remove(os.path.join(folder, path))
 
 
-def link_unit(launch: Launch, copies: str, unit: OutputUnit) -> None:
+def link_unit(launch: Launch, copies: str, unit: Unit, checkpoints: List[str]) -> None:
     """Link a unit of the folder `copies` into the evaluator's `checkpoint_dir`, if it belongs there
-    and is not linked yet. Raises OSError."""
-    if not is_below(launch.checkpoint_dir, unit.path):
+    and is not linked yet. `checkpoints` are those that were fetched there. Raises OSError."""
+    names = [*unit.files]
+    if not all(_is_the_evaluators(launch, path, checkpoints) for path in [unit.path, *names]):
         return
-    names = paths_of(unit)
     if all(_is_linked(launch, copies, path) for path in names):
         return
     incoming = os.path.join(os.path.dirname(copies), INCOMING_LINKS)
@@ -222,9 +219,9 @@ def link_unit(launch: Launch, copies: str, unit: OutputUnit) -> None:
     filesystem.remove_folder(incoming)
 
 
-def unlink_file(launch: Launch, copies: str, path: str) -> None:
+def unlink_file(launch: Launch, copies: str, path: str, checkpoints: List[str]) -> None:
     """Remove a file from the evaluator's folder, if it is still the copy. Raises OSError."""
-    if is_below(launch.checkpoint_dir, path) and _is_linked(launch, copies, path):
+    if _is_the_evaluators(launch, path, checkpoints) and _is_linked(launch, copies, path):
         os.remove(os.path.join(_folder(launch), _relative(launch, path)))
 
 
@@ -238,12 +235,25 @@ def is_below(folder: str, path: str) -> bool:
     return relative.split("/")[0] != ".." and relative != state_file.STATE
 
 
+def _fetched_checkpoints(launch: Launch) -> List[str]:
+    """Return the names of the checkpoints in this host's replica (replicas.py)."""
+    return records.read_or_empty(list, paths.replica(launch.project, launch.run))
+
+
+def _is_the_evaluators(launch: Launch, path: str, checkpoints: List[str]) -> bool:
+    """Return whether an output of the chief belongs into the evaluator's folder: the files of a
+    checkpoint that was fetched are no outputs, though they were until the chief named it."""
+    name = _relative(launch, path)
+    is_fetched = any(state_file.is_part(name, checkpoint) for checkpoint in checkpoints)
+    return is_below(launch.directory.checkpoint_dir, path) and not is_fetched
+
+
 def _folder(launch: Launch) -> str:
     return paths.replica_dir(launch.project, launch.run)
 
 
 def _relative(launch: Launch, path: str) -> str:
-    return os.path.relpath(path, launch.checkpoint_dir)
+    return os.path.relpath(path, launch.directory.checkpoint_dir)
 
 
 def _is_linked(launch: Launch, copies: str, path: str) -> bool:

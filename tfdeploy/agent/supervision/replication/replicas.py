@@ -1,6 +1,6 @@
 """Copy the chief's newest checkpoint to other hosts, without the controller and without SSH keys.
 
-The chief's supervisor offers it through the heartbeat (heartbeat.py): kept open, so that it can be
+The chief's supervisor offers it through the heartbeat (heartbeat/): kept open, so that it can be
 read after TensorFlow has deleted it, in pieces by the tasks that the plan has chosen. Each copy
 costs the chief one read of the files and one SHA-256, the network one transfer, and the peer's disk
 one copy.
@@ -12,20 +12,18 @@ import os
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 from ....shared import filesystem, records, state_file
 from ....shared.protocol.outputs import CHECKPOINT
-from ....shared.protocol.record import to_json
 from ....shared.records import Launch
 from ... import paths
 from ...outputs import checkpoints, install
-from .. import heartbeat, signing
-from ..heartbeat import HeartbeatClient, HeartbeatServer
+from ..heartbeat import signing
+from ..heartbeat.client import HeartbeatClient, fetch_file
+from ..heartbeat.messages import Offer, OfferedFile
+from ..heartbeat.server import HeartbeatServer
 from . import backups, offered_files
-
-Json = Dict[str, Any]
-
 
 CHECK_EVERY_S = 1.0
 # While a peer fetches a checkpoint, it is not withdrawn for a newer one; otherwise slow peers might
@@ -37,9 +35,12 @@ FAILED_PAUSE_S = 15.0
 class CheckpointOffer:
     """The chief's side. The heartbeat server calls `read` for each piece of a file."""
 
-    def __init__(self, launch: Launch, task_dir: str) -> None:
+    def __init__(
+        self, launch: Launch, task_dir: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
         self._is_wanted = bool(launch.heartbeat.replicas)
-        self._folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
+        self._folder = paths.checkpoints(task_dir, launch.directory.checkpoint_dir)
         self._offered: Optional[checkpoints.OpenCheckpoint] = None
         self._lock = threading.Lock()  # a descriptor that is closed may become another file's
         has_outputs = self._is_wanted and launch.outputs.copied_bytes
@@ -62,10 +63,10 @@ class CheckpointOffer:
         with self._lock:
             if not self._offered or file not in self._offered.files:
                 raise ValueError("{!r} is not offered".format(file))
-            self._read_at = time.monotonic()
+            self._read_at = self._clock()
             return os.pread(self._offered.files[file], offered_files.PIECE, offset)
 
-    def offer_backup(self) -> Json:
+    def offer_backup(self) -> Offer:
         """Offer what synchronous workers need before they start (backups.py)."""
         with self._backup_lock:
             self._backup = self._backup or backups.BackupOffer(self._launch, self._task_dir)
@@ -77,11 +78,11 @@ class CheckpointOffer:
     def update(self, server: HeartbeatServer) -> None:
         """Offer the newest checkpoint, unless a peer fetches the offered one, and the outputs."""
         with suppress(OSError):  # too many open files: the next update tries again
-            if time.monotonic() > self._read_at + FETCH_GAP_S and os.path.isdir(self._folder):
+            if self._clock() > self._read_at + FETCH_GAP_S and os.path.isdir(self._folder):
                 self._offer_newest(server)
             if self._outputs:
                 self._outputs.update()
-                server.outputs = self._outputs.announced or None
+                server.outputs = self._outputs.announced
 
     def _update_forever(self, server: HeartbeatServer) -> None:
         while True:
@@ -91,7 +92,7 @@ class CheckpointOffer:
     def _offer_newest(self, server: HeartbeatServer) -> None:
         if not self._offered or not self._offered.is_newest_in(self._folder):
             self._offer(next(iter(checkpoints.open_complete(self._folder, False)), None))
-        server.checkpoint = to_json(self._offered.describe()) if self._offered else None
+        server.checkpoint = _to_offer(self._offered) if self._offered else None
 
     def _offer(self, checkpoint: Optional[checkpoints.OpenCheckpoint]) -> None:
         with self._lock:
@@ -100,48 +101,60 @@ class CheckpointOffer:
             self._offered = checkpoint
 
 
-def start_fetching(launch: Launch, client: HeartbeatClient) -> None:
-    """Fetch what the chief offers, in a thread, if the plan has chosen this task for replicas."""
+def _to_offer(checkpoint: checkpoints.OpenCheckpoint) -> Offer:
+    files = checkpoint.describe().files
+    return Offer(checkpoint.name, files=[OfferedFile(each.path, each.size) for each in files])
+
+
+def start_fetching(
+    launch: Launch, client: HeartbeatClient, *,
+    every_s: float = CHECK_EVERY_S, pause_s: float = FAILED_PAUSE_S,
+) -> None:  # fmt: skip
+    """Fetch what the chief offers, in a thread, if the plan has chosen this task for replicas.
+    After a failure it waits for `pause_s`."""
     if launch.task in launch.heartbeat.replicas:
-        threading.Thread(target=_fetch_forever, args=(launch, client), daemon=True).start()
+        words = (launch, client, every_s, pause_s)
+        threading.Thread(target=_fetch_forever, args=words, daemon=True).start()
 
 
-def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
+def _fetch_forever(launch: Launch, client: HeartbeatClient, every_s: float, pause_s: float) -> None:
     fetched: Dict[str, str] = {}
     retry_at: Dict[str, float] = {}
-    fetch_functions = {"checkpoint": _fetch_checkpoint, "outputs": offered_files.fetch_outputs}
     while True:
-        for kind, fetch in fetch_functions.items():
-            offer = client.answer.get(kind)
+        answer = client.answer
+        for kind, fetch, offer in (
+            ("checkpoint", _fetch_checkpoint, answer.checkpoint),
+            ("outputs", offered_files.fetch_outputs, answer.outputs),
+        ):
             is_paused = time.monotonic() < retry_at.get(kind, 0.0)
-            if offer and offer["name"] != fetched.get(kind) and not is_paused:
+            if offer and offer.name != fetched.get(kind) and not is_paused:
                 try:
                     fetch(launch, offer)
-                    fetched[kind] = offer["name"]
+                    fetched[kind] = offer.name
                 except (OSError, ValueError, signing.Untrusted):
                     # Withdrawn for a newer one, disconnected, or this host's disk is full.
                     filesystem.remove_folder(_incoming_dir(launch))
-                    retry_at[kind] = time.monotonic() + FAILED_PAUSE_S
-        time.sleep(CHECK_EVERY_S)
+                    retry_at[kind] = time.monotonic() + pause_s
+        time.sleep(every_s)
 
 
-def _fetch_checkpoint(launch: Launch, offer: Json) -> None:
+def _fetch_checkpoint(launch: Launch, offer: Offer) -> None:
     """Fetch a checkpoint next to the older one, which is deleted when it is complete."""
     folder = paths.replica_dir(launch.project, launch.run)
     incoming = _incoming_dir(launch)
     filesystem.remove_folder(incoming)
     os.makedirs(incoming)
-    for file in offer["files"]:
-        _fetch_file(launch, file["path"], int(file["size"]), incoming)
+    for file in offer.files:
+        _fetch_file(launch, file.path, file.size, incoming)
     # An evaluator may be reading the one before, and may write its own checkpoints to this folder.
     record = paths.replica(launch.project, launch.run)
     before = records.read_or_empty(list, record)  # the names of those that were fetched
-    copied = [name for name in before if name != offer["name"]] + [offer["name"]]
-    keep = 2 if launch.links else 1
-    install.install(incoming, folder, offer["name"], CHECKPOINT, os.listdir(incoming))
+    copied = [name for name in before if name != offer.name] + [offer.name]
+    keep = 2 if launch.directory.links else 1
+    install.install(incoming, folder, offer.name, CHECKPOINT, os.listdir(incoming))
     _remove(folder, copied[:-keep])
     records.write(record, copied[-keep:])
-    state_file.write(folder, offer["name"])  # without the removed ones
+    state_file.write(folder, offer.name)  # without the removed ones
     filesystem.remove_folder(incoming)
 
 
@@ -159,6 +172,6 @@ def _fetch_file(launch: Launch, name: str, size: int, incoming: str) -> None:
     if os.path.basename(name) != name:
         raise ValueError("{!r} is not a file name".format(name))
     with open(os.path.join(incoming, name), "wb") as target:
-        heartbeat.fetch_file(launch.heartbeat, name, size, target)
+        fetch_file(launch.heartbeat, name, size, target)
         target.flush()
         os.fsync(target.fileno())

@@ -2,7 +2,7 @@
 
 A slot says which attempt of which trial it has, or how that ended, and is answered which one it has
 now. Both sides repeat what they say, so a message that is lost changes nothing. A slot that is
-silent for `lost_after_s` loses its trial to another slot; it has ended it by itself before (see
+silent for LOST_AFTER_S loses its trial to another slot; it has ended it by itself before (see
 slot.py), and what it reports of it later does not count.
 """
 
@@ -37,9 +37,15 @@ from ... import paths
 from ...reports.trials import list_trials
 from .halving import Halving
 
+LOST_AFTER_S = 120.0  # longer than a network or a busy host is silent, and far shorter than a trial
 MAX_SAME_FAILURES = 10
 RECORD_EVERY_S = 5.0  # a better value of a trial that goes on
 MAX_JOURNAL_BYTES = 64 << 20
+
+
+def lost_after_s(launch: Launch) -> float:
+    """Return after how many seconds of silence a slot has lost its trial."""
+    return min(LOST_AFTER_S, launch.heartbeat.orphan_timeout_s)
 
 
 class Journal:
@@ -70,11 +76,12 @@ class Board:
 
     def __init__(self, launch: Launch, journal: Journal) -> None:
         self._settings, self._chief = launch.trials, launch.task
+        self._lost_after_s = lost_after_s(launch)
         self._journal = journal
         self._lock = threading.Lock()
         self._started_at = time.monotonic()
-        self._is_resumed = launch.age_s > 0
-        self._heard = dict.fromkeys(launch.heartbeat.tasks, self._started_at)
+        self._is_resumed = launch.limits.age_s > 0
+        self._reported_at = dict.fromkeys(launch.heartbeat.tasks, self._started_at)
         self._silent = set(launch.heartbeat.tasks) - {launch.task}  # those that never reported
         self._records: Dict[int, TrialRecord] = {}
         self._failures: Dict[int, Set[int]] = {}
@@ -93,7 +100,7 @@ class Board:
         """Take what a slot says of its trial, and what its host has recorded before; return which
         trial it has."""
         with self._lock:
-            self._heard[slot] = time.monotonic()
+            self._reported_at[slot] = time.monotonic()
             self._silent.discard(slot)
             if self._is_resumed:  # no honest host has recorded anything before
                 self._learn(recorded, record=True)
@@ -144,14 +151,14 @@ class Board:
 
     def _living(self) -> Set[str]:
         """Return the slots that are not silent."""
-        since = time.monotonic() - self._settings.lost_after_s
-        return {slot for slot, heard_at in self._heard.items() if heard_at >= since}
+        since = time.monotonic() - self._lost_after_s
+        return {slot for slot, reported_at in self._reported_at.items() if reported_at >= since}
 
     def _may_start(self) -> bool:
         """Return whether a trial may start now: after a resume, when all hosts have said what they
         know; after failures alone, one at a time, because the next one probably fails, too."""
         wait_s = time.monotonic() - self._started_at
-        if self._is_resumed and self._silent and wait_s < self._settings.lost_after_s:
+        if self._is_resumed and self._silent and wait_s < self._lost_after_s:
             return False
         is_careful = bool(self._kind) and not self._has_good
         return not self._failure and not (is_careful and self._assigned)
@@ -159,13 +166,13 @@ class Board:
     def _may_run(self, number: int) -> bool:
         """Return whether a trial may still run on a host that the resumed run has left out."""
         last = self._records.get(number)
-        is_new = time.monotonic() - self._started_at < self._settings.lost_after_s
+        is_new = time.monotonic() - self._started_at < self._lost_after_s
         return last is not None and last.state == RUNNING and is_new
 
     def _take_from_silent_slots(self) -> None:
         for slot, trial in list(self._assigned.items()):
-            silent_s = time.monotonic() - self._heard[slot]
-            if slot != self._chief and silent_s > self._settings.lost_after_s:
+            silent_s = time.monotonic() - self._reported_at[slot]
+            if slot != self._chief and silent_s > self._lost_after_s:
                 del self._assigned[slot]
                 reason = "no message from {} for {:.0f} s".format(slot, silent_s)
                 seconds = round(time.time() - trial.at, 3)

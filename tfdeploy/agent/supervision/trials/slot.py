@@ -17,7 +17,7 @@ from ....shared.records import FAILED, READY, SUCCEEDED, Launch
 from ....shared.trials import BAD, IDLE, INTERRUPTED, OVER, RUNNING, TrialOrder, TrialRecord
 from ... import paths
 from ...machine import process
-from ...releases import copies, work_directory
+from ...releases import release_files, work_directory
 from ...releases.copy_release import remove_copies
 from .. import restart
 from ..restart import Exit
@@ -25,12 +25,12 @@ from ..spawn import spawn
 from ..supervisor import Supervisor
 from ..termination import Order
 from ..watch import AttemptWatch
-from .board import Journal
+from .board import Journal, lost_after_s
 
 IDLE_TICK_S = 0.1
 READ_EVERY_S = 1.0
 READ_SHARE = 0.02  # of the time, at most: a trial may write a million values
-# Of lost_after_s: after how long without an answer a slot ends its trial, and how long that takes
+# Of `lost_after_s`: after how long without an answer a slot ends its trial, and how long that takes
 # at most. The rest is for a message on its way.
 FENCE, GRACE = 0.5, 0.25
 MAX_POINT = 200
@@ -139,12 +139,12 @@ class SlotSupervisor(Supervisor):
                 self.launch.trials.mode,
                 folder,
                 log,
-                copies.of_launch(launch).is_one_in(folder),
+                release_files.of_launch(launch).is_one_in(folder),
             )
         return launch, folder
 
     def _end_all(self, leader: int) -> List[int]:
-        grace_s = min(self.launch.stop_grace_s, self.launch.trials.lost_after_s * GRACE)
+        grace_s = min(self.launch.limits.stop_grace_s, lost_after_s(self.launch) * GRACE)
         return process.end_all(self.mark, leader, grace_s, os.getpid())
 
     def _run_order(self) -> Optional[Order]:
@@ -160,7 +160,7 @@ class SlotSupervisor(Supervisor):
             self._read_objective()
         silent_s, own = self.membership.silent_s(), self._trial
         self._end_state = INTERRUPTED
-        if silent_s > self.launch.trials.lost_after_s * FENCE:
+        if silent_s > lost_after_s(self.launch) * FENCE:
             chief = self.launch.heartbeat.chief
             return Order("no message from {} for {:.0f} s".format(chief, silent_s))
         answer = self.membership.exchange(own)

@@ -13,7 +13,9 @@ from support.chief import save
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import listing
-from tfdeploy.agent.supervision import heartbeat, membership
+from tfdeploy.agent.supervision import membership
+from tfdeploy.agent.supervision.heartbeat import client
+from tfdeploy.agent.supervision.heartbeat.messages import Offer
 from tfdeploy.agent.supervision.replication import backups, offered_files
 from tfdeploy.agent.supervision.replication.replicas import CheckpointOffer
 from tfdeploy.shared import records, state_file
@@ -152,9 +154,9 @@ def test_a_chief_that_lies_places_no_file_outside_of_the_checkpoints_folder(root
 @pytest.mark.parametrize("listed", [[{"kind": "set"}], 3, [3]])
 def test_an_invalid_list_is_refused(monkeypatch, listed):
     text = json.dumps(listed).encode()
-    monkeypatch.setattr(heartbeat, "fetch_file", lambda *words: words[-1].write(text))
+    monkeypatch.setattr(client, "fetch_file", lambda *words: words[-1].write(text))
     with pytest.raises(ValueError, match="invalid"):
-        offered_files.fetch_list(make_heartbeat_settings(), {"name": ".list-1", "size": len(text)})
+        offered_files.fetch_list(make_heartbeat_settings(), Offer(".list-1", len(text)))
 
 
 def test_a_backup_is_fetched_again_if_the_chief_replaces_it_meanwhile(root, monkeypatch):

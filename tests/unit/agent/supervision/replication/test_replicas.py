@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import threading
@@ -11,32 +12,37 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.builders import eventually, heartbeat_server, make_heartbeat_settings, make_launch
+from support.builders import (
+    change_launch,
+    eventually,
+    heartbeat_server,
+    make_heartbeat_settings,
+    make_launch,
+)
 from support.chief import save, seen_by_programs
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import listing
-from tfdeploy.agent.supervision import signing
+from tfdeploy.agent.supervision.heartbeat import signing
+from tfdeploy.agent.supervision.heartbeat.messages import Answer, Offer, OfferedFile
 from tfdeploy.agent.supervision.replication import backups, offered_files, replicas
 from tfdeploy.agent.supervision.replication.replicas import CheckpointOffer
 from tfdeploy.shared import filesystem, records, state_file
 from tfdeploy.shared.protocol.outputs import REPLICAS
-from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import OutputSelection
 from unit.agent.outputs.test_listing import keras, write
+
+SOON = {"every_s": 0.01, "pause_s": 0.05}
 
 
 @pytest.fixture(autouse=True)
 def short_intervals(monkeypatch):
-    monkeypatch.setattr(replicas, "CHECK_EVERY_S", 0.01)
-    monkeypatch.setattr(replicas, "FAILED_PAUSE_S", 0.05)
-    monkeypatch.setattr(replicas, "FETCH_GAP_S", 0.0)
     monkeypatch.setattr(listing, "POLL_S", 0.0)
     monkeypatch.setattr(listing, "PAUSE_FACTOR", 0)
 
 
 @contextmanager
-def offering_chief(root, **changes):
+def offering_chief(root, clock=None, **changes):
     """Run a chief that offers checkpoints when the test calls `offer.update(server)`.
 
     Yields its checkpoint `folder`, its heartbeat `server`, its `offer`, and the `launch` of ps:0,
@@ -45,15 +51,23 @@ def offering_chief(root, **changes):
     folder = Path(paths.work(chief), "checkpoints")
     folder.mkdir(parents=True)
     settings = {"replicas": ["ps:0"], **changes}
-    offer = CheckpointOffer(make_launch(heartbeat=make_heartbeat_settings(**settings)), chief)
+    own = make_launch(heartbeat=make_heartbeat_settings(**settings))
+    # Whenever it is asked, no peer has fetched a piece for long.
+    clock = clock or itertools.count(1.0, 2 * replicas.FETCH_GAP_S).__next__
+    offer = CheckpointOffer(own, chief, clock)
     with heartbeat_server(offer.read, **settings) as (server, client_settings):
         launch = make_launch(job="ps", heartbeat=client_settings)
         yield SimpleNamespace(folder=folder, server=server, offer=offer, launch=launch)
 
 
+def offered_step(chief):
+    offer = chief.server.checkpoint
+    return offer and int(offer.name.rpartition("-")[2])
+
+
 def is_offered(chief, step):
     chief.offer.update(chief.server)
-    return (chief.server.checkpoint or {}).get("step") == step
+    return offered_step(chief) == step
 
 
 def test_a_piece_is_read_while_the_folder_is_walked_for_workers_that_start(root, monkeypatch):
@@ -67,7 +81,7 @@ def test_a_piece_is_read_while_the_folder_is_walked_for_workers_that_start(root,
     with offering_chief(root) as chief:
         save(chief.folder, 1)
         assert is_offered(chief, 1)
-        file = chief.server.checkpoint["files"][0]["path"]
+        file = chief.server.checkpoint.files[0].path
         pieces = []
         threads = [
             threading.Thread(target=chief.offer.offer_backup, daemon=True),
@@ -187,13 +201,13 @@ def test_a_file_that_keeps_changing_does_not_delay_the_others(root):
 def list_with(chief, *names):
     """Return the next announced list, which has these units and no others."""
     offer = next_list(chief)
-    units = json.loads(chief.offer.read(offer["name"], 0))
+    units = json.loads(chief.offer.read(offer.name, 0))
     assert {unit["path"] for unit in units} == set(names)
     return offer
 
 
 def evaluator_of(chief):
-    return replace(chief.launch, links={"checkpoints": "../../replica"})
+    return change_launch(chief.launch, links={"checkpoints": "../../replica"})
 
 
 def test_an_evaluator_finds_the_chiefs_files_under_the_chiefs_paths(root):
@@ -218,6 +232,22 @@ def test_an_evaluator_loses_files_that_the_chief_deleted_and_keeps_its_own(root)
         offered_files.fetch_outputs(evaluator_of(chief), list_with(chief, "checkpoints/1.keras"))
     own = {"eval/events", "checkpoint", "model.ckpt-1.index"}
     assert {*texts(replica_dir())} == {"1.keras", *own}
+
+
+def test_a_checkpoint_that_was_an_output_before_it_was_named_stays(root):
+    parts = [f"checkpoints/model.ckpt-7{end}" for end in (".data-00000-of-00001", ".index")]
+    with offering_chief_with_outputs(root) as chief:
+        write(chief.work, *parts)
+        before = list_with(chief, "checkpoints/model.ckpt-7")
+        write(replica_dir(), *(Path(each).name for each in parts), text="fetched as a checkpoint")
+        records.write(paths.replica("p", "r"), ["model.ckpt-7"])
+        offered_files.fetch_outputs(evaluator_of(chief), before)
+        for each in parts:
+            (chief.work / each).unlink()
+        write(chief.work, "checkpoints/a.csv")
+        offered_files.fetch_outputs(evaluator_of(chief), list_with(chief, "checkpoints/a.csv"))
+    assert {*texts(replica_dir())} == {"a.csv", *(Path(each).name for each in parts)}
+    assert (replica_dir() / "model.ckpt-7.index").read_text() == "fetched as a checkpoint"
 
 
 def test_a_model_that_is_the_checkpoint_folder_keeps_the_files_beside_it(root):
@@ -289,7 +319,7 @@ def test_files_of_an_evaluator_in_the_replica_are_kept(root):
 
 def test_an_evaluator_keeps_the_checkpoint_before_because_it_may_be_reading_it(root):
     with offering_chief(root) as chief:
-        evaluator = replace(chief.launch, links={"checkpoints": "../../replica"})
+        evaluator = change_launch(chief.launch, links={"checkpoints": "../../replica"})
         for step in (1, 7, 9):
             save(chief.folder, step)
             assert is_offered(chief, step)
@@ -301,9 +331,8 @@ def test_an_evaluator_keeps_the_checkpoint_before_because_it_may_be_reading_it(r
     assert state_file.read(os.fspath(replica_dir())) == ["model.ckpt-9", "model.ckpt-7"]
 
 
-def test_a_large_file_is_fetched_in_pieces(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(offered_files, "PIECE", 1000)
-    data = os.urandom(2500)
+def test_a_large_file_is_fetched_in_pieces(root, tmp_path):
+    data = os.urandom(5 * offered_files.PIECE // 2)
     save(tmp_path, 7)
     (tmp_path / "model.ckpt-7.data-00000-of-00001").write_bytes(data)
     with offering_chief(root) as chief:
@@ -315,11 +344,11 @@ def test_a_large_file_is_fetched_in_pieces(root, tmp_path, monkeypatch):
     assert (replica_dir() / "model.ckpt-7.data-00000-of-00001").read_bytes() == data
 
 
-def test_a_checkpoint_being_fetched_stays_available_after_its_deletion(root, monkeypatch):
-    with offering_chief(root) as chief:
+def test_a_checkpoint_being_fetched_stays_available_after_its_deletion(root):
+    now = [1.0]
+    with offering_chief(root, lambda: now[0]) as chief:
         save(chief.folder, 1)
         assert is_offered(chief, 1)
-        monkeypatch.setattr(replicas, "FETCH_GAP_S", 3600.0)
         chief.offer.read("model.ckpt-1.index", 0)
         save(chief.folder, 7)
         for path in chief.folder.glob("model.ckpt-1.*"):
@@ -327,18 +356,18 @@ def test_a_checkpoint_being_fetched_stays_available_after_its_deletion(root, mon
         assert not is_offered(chief, 7)
         replicas._fetch_checkpoint(chief.launch, chief.server.checkpoint)
         assert copied_files() == copy_of(1)
-        monkeypatch.setattr(replicas, "FETCH_GAP_S", 0.0)
+        now[0] += 2 * replicas.FETCH_GAP_S
         assert is_offered(chief, 7)
 
 
 def test_every_new_checkpoint_is_fetched(root):
     with offering_chief(root) as chief:
-        client = SimpleNamespace(answer={})
-        replicas.start_fetching(chief.launch, client)
+        client = SimpleNamespace(answer=Answer())
+        replicas.start_fetching(chief.launch, client, **SOON)
         for step in (1, 7):
             save(chief.folder, step)
             assert is_offered(chief, step)
-            client.answer = {"checkpoint": chief.server.checkpoint}
+            client.answer = Answer(checkpoint=chief.server.checkpoint)
             assert eventually(lambda step=step: copied_files() == copy_of(step))
 
 
@@ -346,9 +375,9 @@ def test_only_chosen_tasks_fetch(root):
     with offering_chief(root, replicas=["worker:1"]) as chief:
         save(chief.folder, 7)
         assert is_offered(chief, 7)
-        client = SimpleNamespace(answer={"checkpoint": chief.server.checkpoint})
+        client = SimpleNamespace(answer=Answer(checkpoint=chief.server.checkpoint))
         running = threading.active_count()
-        replicas.start_fetching(chief.launch, client)
+        replicas.start_fetching(chief.launch, client, **SOON)
         assert threading.active_count() == running
 
 
@@ -360,7 +389,7 @@ def test_new_checkpoints_are_offered_while_the_chief_runs(root):
         chief.offer.start(chief.server)
         for step in (1, 7):
             save(chief.folder, step)
-            assert eventually(lambda step=step: (chief.server.checkpoint or {}).get("step") == step)
+            assert eventually(lambda step=step: offered_step(chief) == step)
 
 
 def test_nothing_is_offered_without_replicas(root):
@@ -433,7 +462,7 @@ def test_an_offer_is_retried_after_a_failure(root, monkeypatch):
 
 
 def offer_of(name, *files):
-    return {"name": name, "files": [{"path": path, "size": size} for path, size in files]}
+    return Offer(name, files=[OfferedFile(path, size) for path, size in files])
 
 
 def fetch_only_once(monkeypatch, client):
@@ -444,7 +473,7 @@ def fetch_only_once(monkeypatch, client):
         try:
             fetch(launch, offer)
         finally:
-            client.answer = {}
+            client.answer = Answer()
             fetched.set()
 
     monkeypatch.setattr(replicas, "_fetch_checkpoint", fetch_once)
@@ -460,9 +489,9 @@ def test_a_failed_fetch_keeps_the_older_copy_and_leaves_no_files_behind(root, mo
         missing = offer_of("model.ckpt-9", ("model.ckpt-1.index", 7), ("model.ckpt-9.index", 7))
         with pytest.raises(signing.Untrusted):
             replicas._fetch_checkpoint(chief.launch, missing)
-        client = SimpleNamespace(answer={"checkpoint": missing})
+        client = SimpleNamespace(answer=Answer(checkpoint=missing))
         fetched = fetch_only_once(monkeypatch, client)
-        replicas.start_fetching(chief.launch, client)
+        replicas.start_fetching(chief.launch, client, **SOON)
         assert fetched.wait(60)
         assert eventually(lambda: not replica_dir().with_name("incoming-replica").exists())
         assert copied_files() == before

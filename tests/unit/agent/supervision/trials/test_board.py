@@ -6,7 +6,7 @@ import pytest
 from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.supervision.trials import board as boards
-from tfdeploy.agent.supervision.trials.board import Board
+from tfdeploy.agent.supervision.trials.board import LOST_AFTER_S, Board
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import TrialSettings
 from tfdeploy.shared.trials import (
@@ -100,7 +100,7 @@ def test_a_repeated_message_changes_nothing(clock):
 
 
 def test_a_trial_of_a_lost_slot_goes_to_another_one_after_a_time(clock):
-    slots = Slots(2, lost_after_s=120.0)
+    slots = Slots(2)
     assert [slots.ask("worker:1").trial, slots.ask("worker:2").trial] == [0, 1]
     clock.now += 119.0
     slots.ask("worker:2")
@@ -113,7 +113,7 @@ def test_a_trial_of_a_lost_slot_goes_to_another_one_after_a_time(clock):
 
 
 def test_a_slot_that_returns_does_not_have_its_trial_any_more(clock):
-    slots = Slots(1, lost_after_s=120.0)
+    slots = Slots(1)
     slots.ask("worker:1")
     clock.now += 121.0
     slots.ask("worker:0")
@@ -159,7 +159,7 @@ def test_a_run_ends_when_the_disks_of_all_slots_that_answer_are_full(clock):
     for task in TASKS[:2]:
         slots.ask(task)
         assert slots.end(task, FAILED, exit=1, is_full=True).trial == IDLE
-    clock.now += slots.board._settings.lost_after_s + 1
+    clock.now += LOST_AFTER_S + 1
     slots.ask("worker:0")  # worker:2 is never heard
     assert slots.ask("worker:1").failure == "the disks of all slots that answer are full"
 
@@ -251,7 +251,7 @@ def test_a_resumed_run_continues_with_what_was_recorded(clock):
 
 
 def test_a_resumed_run_waits_for_silent_slots_and_left_out_hosts_only_for_a_time(clock):
-    slots = Slots(2, [TrialRecord(0, 1, RUNNING, "worker:1")], age_s=60.0, lost_after_s=120.0)
+    slots = Slots(2, [TrialRecord(0, 1, RUNNING, "worker:1")], age_s=60.0)
     assert slots.ask("worker:0").trial == IDLE
     slots.ask("worker:1")
     assert [slots.ask("worker:2").trial, slots.ask("worker:0").trial] == [1, IDLE]

@@ -1,0 +1,1 @@
+"""What is known of how a run trains: its history, its speed, its slow tasks."""

@@ -1,1 +1,0 @@
-"""Measure and compare trainings: sweeps, speed-ups, scalars and plots."""
