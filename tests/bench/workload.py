@@ -7,21 +7,18 @@ import os
 import random
 import shutil
 import sys
-import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tfdeploy.agent
 from tfdeploy.agent.machine import grpc_health
+from tfdeploy.hosts import agent_bundle
 
 if TYPE_CHECKING:
     from bench.machines import Host
 
 FILES, BYTES = 1500, 15_000_000
-AGENT = Path(tfdeploy.agent.__file__).parent
 PORT = 2222  # of the stub, on every host
 CHANGED = "package07/changed.py"
 CHECKPOINTS = "/data/checkpoints"  # on the first host, the chief's
@@ -109,25 +106,17 @@ def count_ready(job: Job) -> int:
 
     Each is asked by a process of its own host, because a guarded task admits no other machine.
     """
-    agent = _packed_agent()
+    agent = agent_bundle.bundle()  # what the product sends, so that it has all that it imports
 
     def verdict(index: int, host: Host) -> str:
         ask = f"print(grpc_health.probe('localhost', {PORT}, 'worker:{index}').verdict)"
         program = f"from tfdeploy.agent.machine import grpc_health; {ask}"
-        folder = '"$(mktemp -d)"'
-        return host.run(f'cd {folder} && tar x && python3 -c "{program}"; rm -r "$PWD"', agent)
+        probe = f'PYTHONPATH="$zip" python3 -c "{program}"'
+        return host.run(f'zip=$(mktemp) && cat >"$zip" && {probe}; rm "$zip"', agent)
 
     with ThreadPoolExecutor(4) as pool:
         verdicts = list(pool.map(verdict, range(len(job.hosts)), job.hosts))
     return verdicts.count(grpc_health.READY)
-
-
-def _packed_agent() -> bytes:
-    packed = BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for file in sorted(AGENT.rglob("*.py")):
-            tar.add(file, f"tfdeploy/agent/{file.relative_to(AGENT)}")
-    return packed.getvalue()
 
 
 def make_checkpoint(chief: Host, step: int) -> None:
