@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from support import lying_sshd
-from support.lying_sshd import LyingServer, tells
+from support.lying_sshd import LyingServer, serving
 from support.ports import ADDRESS
 from support.projects import toml
 from support.sshd import Keys, Sshd, program, write_ssh_config
@@ -102,17 +102,17 @@ LOST, ENDLESS, TOO_MUCH = "the connection was lost", "it prints without end: x",
         (lying_sshd.banner_by_bytes, NO_ANSWER, NOT_SSH),
         (lying_sshd.another_protocol, NOT_SSH, NOT_SSH),
         (lying_sshd.impossible_packet, "Invalid packet", "the SSH connection failed: "),
-        (tells(lying_sshd.NeverLogsIn), "it did not answer the login", "login was not finished"),
-        (tells(lying_sshd.AsksForKeysForever), "it refused every key", "login was not finished"),
-        (tells(lying_sshd.Phishes), "it refused every key", "asks for a password"),
-        (tells(lying_sshd.NeverOpens), "Timeout opening", NO_OUTPUT),
-        (tells(lying_sshd.NeverStarts), NO_ANSWER, NO_OUTPUT),
-        (tells(lying_sshd.FloodsOutput), f"{NO_OUTPUT}|{TOO_MUCH}", f"{NO_OUTPUT}|{ENDLESS}"),
-        (tells(lying_sshd.FloodsErrors), f"{TOO_MUCH}|{ENDLESS}", ENDLESS),
-        (tells(lying_sshd.ErrorsWithoutEnd), ENDLESS, ENDLESS),
-        (tells(lying_sshd.Drips), NO_OUTPUT, NO_OUTPUT),
-        (tells(lying_sshd.Leaves), f"{LOST}|it was closed", LOST),
-        (tells(lying_sshd.OtherHostKey), "its host key changed", LOST),
+        (serving(lying_sshd.NeverLogsIn), "it did not answer the login", "login was not finished"),
+        (serving(lying_sshd.AsksForKeysForever), "it refused every key", "login was not finished"),
+        (serving(lying_sshd.Phishes), "it refused every key", "asks for a password"),
+        (serving(lying_sshd.NeverOpens), "Timeout opening", NO_OUTPUT),
+        (serving(lying_sshd.NeverStarts), NO_ANSWER, NO_OUTPUT),
+        (serving(lying_sshd.FloodsOutput), f"{NO_OUTPUT}|{TOO_MUCH}", f"{NO_OUTPUT}|{ENDLESS}"),
+        (serving(lying_sshd.FloodsErrors), f"{TOO_MUCH}|{ENDLESS}", ENDLESS),
+        (serving(lying_sshd.ErrorsWithoutEnd), ENDLESS, ENDLESS),
+        (serving(lying_sshd.Drips), NO_OUTPUT, NO_OUTPUT),
+        (serving(lying_sshd.Leaves), f"{LOST}|it was closed", LOST),
+        (serving(lying_sshd.OtherHostKey), "its host key changed", LOST),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -128,7 +128,7 @@ def test_a_lie_is_one_sentence_with_the_hosts_name(liar, capfd, lie, fabric, ope
 
 @pytest.mark.parametrize("lie", [lying_sshd.FloodsOutput, lying_sshd.FloodsErrors])
 def test_a_host_that_ignores_the_window_does_not_fill_the_memory(liar, lie):
-    server, transport = liar(tells(lie), FABRIC)
+    server, transport = liar(serving(lie), FABRIC)
     stream = transport.stream(["echo"])
     until(lambda: server.is_flooded, "the end of the flood")
     assert server.sent < FEW_BYTES
@@ -138,27 +138,27 @@ def test_a_host_that_ignores_the_window_does_not_fill_the_memory(liar, lie):
 
 
 def test_a_host_that_sends_errors_without_end_is_given_up_in_time(liar):
-    _, transport = liar(tells(lying_sshd.ErrorsWithoutEnd), FABRIC)
+    _, transport = liar(serving(lying_sshd.ErrorsWithoutEnd), FABRIC)
     with pytest.raises(CommandTimedOut, match="echo wrote nothing for 1 s"):
         transport.stream(["echo"]).read(COMMAND_S)
 
 
 def test_a_host_that_reads_nothing_is_given_up(liar, monkeypatch):
     monkeypatch.setattr(channels, "STUCK_S", 0.5)
-    _, transport = liar(tells(lying_sshd.Liar, lying_sshd.WithoutWindow), FABRIC)
+    _, transport = liar(serving(lying_sshd.Liar, lying_sshd.WithoutWindow), FABRIC)
     with pytest.raises(CommandTimedOut, match=r"cat read nothing for 0.5 s"):
         transport.stream(["cat"]).send(b"a small request")
 
 
 @pytest.mark.parametrize("kind", [FABRIC, OPENSSH])
 def test_a_host_that_asks_for_no_key_and_greets_is_used_in_silence(liar, capfd, kind):
-    _, transport = liar(tells(lying_sshd.AcceptsAnybody), kind)
+    _, transport = liar(serving(lying_sshd.AcceptsAnybody), kind)
     assert transport.run(["echo"], timeout_s=20).stdout == b"on\n"
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_prompt_of_a_host_is_shown_as_the_hosts_own_and_without_its_escapes(liar, tmp_path):
-    server, transport = liar(tells(lying_sshd.Phishes), OPENSSH)
+    server, transport = liar(serving(lying_sshd.Phishes), OPENSSH)
     with pytest.raises(AuthenticationFailed) as refused:
         transport.run(["echo"], timeout_s=COMMAND_S)
     argv = shlex.split(refused.value.hint.partition("terminal: ")[2])
@@ -172,7 +172,7 @@ def test_a_prompt_of_a_host_is_shown_as_the_hosts_own_and_without_its_escapes(li
 def test_other_hosts_are_unharmed_by_one_that_answers_another_protocol(liars, tmp_path, keys):
     honest = Sshd(tmp_path, keys)
     try:
-        _, inventory = liars(tells(lying_sshd.SpeaksHttp), honest=honest)
+        _, inventory = liars(serving(lying_sshd.SpeaksHttp), honest=honest)
         with Fleet(inventory) as fleet:
             asked = fleet.outcomes(["liar", "honest"], lambda a: a.ask(FindRelease("p", "r")))
     finally:

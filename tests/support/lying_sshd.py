@@ -1,5 +1,5 @@
 """SSH servers that lie: raw sockets for what comes before the handshake, and Paramiko's server for
-what comes after it. Each lie is a function; a server tells one of them to every client."""
+what comes after it. A server has one lie, the same for every client."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class WithoutWindow(paramiko.Transport):
         self.default_window_size = 0
 
 
-def tells(
+def serving(
     liar: type[Liar], kind: type[paramiko.Transport] = paramiko.Transport
 ) -> Callable[[LyingServer, socket.socket], None]:
     """Return the lie of a server with this interface."""
